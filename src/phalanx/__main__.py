@@ -1,0 +1,6 @@
+"""`python -m phalanx` is `phalanx`; torchrun and mpirun start it this way."""
+
+from phalanx.cli import main
+
+if __name__ == "__main__":
+    main()

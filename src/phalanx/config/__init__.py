@@ -1,0 +1,1 @@
+"""The typed run configuration: schema, durations, recipes and overrides."""

@@ -1,0 +1,168 @@
+"""Every setting of a run, with its type, default and meaning. The only home of defaults."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from phalanx.config.durations import Duration
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A group of settings: unknown names are refused, nothing changes after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+class ModelConfig(Section):
+    name: str = Field("cifar_resnet20", description="a name that `phalanx models` lists")
+    pretrained: bool = Field(False, description="start from timm's published weights (needs the network)")
+    initializer: Literal["default", "kaiming", "xavier", "orthogonal", "truncated-normal"] = Field(
+        "default", description="how convolution and linear weights start; default leaves it to the model"
+    )
+    zero_init_last: bool = Field(True, description="last batch-norm gamma of each residual block starts at 0")
+    drop: Share | None = Field(None, description="dropout rate before the classifier")
+    drop_path: Share | None = Field(None, description="stochastic depth rate")
+    new_head: bool = Field(False, description="with --init-from: keep a fresh classifier if its shape differs")
+    options: dict[str, Any] = Field({}, description="further keyword arguments of the model's constructor")
+
+
+class SyntheticConfig(Section):
+    samples: Count = Field(5120, description="images in the training split")
+    val_samples: Count = Field(512, description="images in the validation split")
+    classes: Annotated[int, Field(ge=2)] = 1000
+    size: Count = Field(224, description="height and width of the images")
+    channels: Count = 3
+
+
+class DataConfig(Section):
+    source: str = Field("digits", description="digits, synthetic, a path, or FORMAT:PATH to force the format")
+    val: str | None = Field(None, description="validation data, written like `source`; default: found beside it")
+    val_labels: Path | None = Field(None, description="label list of a flat validation folder")
+    val_share: Share = Field(0.1, description="share held out where the data has no validation part")
+    image_size: Count | None = Field(None, description="input height and width; default: what the data suggests")
+    channels: Literal[1, 3] | None = Field(None, description="grey (1) or colour (3); default: the data's own")
+    crop_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.875, description="validation: share of the shorter side that the centre crop keeps"
+    )
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    mean: list[float] | None = Field(None, description="per channel, in 0..1; default: the data's own")
+    std: list[Positive] | None = Field(None, description="per channel, in 0..1; default: the data's own")
+    drop_last: bool = Field(False, description="leave out an epoch's last, smaller batch")
+    threads: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="threads that decode and augment; default: one per core that this worker has"
+    )
+    prefetch: Count = Field(3, description="batches made ahead of the step that uses them")
+    bad_images: Literal["skip", "stop"] = Field("skip", description="what to do with an image that does not decode")
+    bad_images_cap: Share = Field(0.01, description="share of bad images above which a skipping run stops")
+    synthetic: SyntheticConfig = SyntheticConfig()
+
+
+class AugmentConfig(Section):
+    crop: Literal["none", "pad", "random-resized"] = "none"
+    pad: Count = Field(4, description="pixels of padding for crop: pad")
+    pad_mode: Literal["zero", "reflect"] = "zero"
+    scale: tuple[Positive, Positive] = Field((0.08, 1.0), description="area range of the random-resized crop")
+    ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), description="aspect range of the random-resized crop")
+    flip: Share = Field(0.0, description="probability of a horizontal flip")
+    brightness: NotNegative = 0.0
+    contrast: NotNegative = 0.0
+    saturation: NotNegative = 0.0
+    hue: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    policy: Literal["none", "randaugment", "trivialaugment"] = "none"
+    policy_ops: Count = Field(2, description="RandAugment: operations per image")
+    policy_magnitude: Annotated[int, Field(ge=0, le=30)] = Field(9, description="RandAugment: strength, of 30")
+    erase: Share = Field(0.0, description="probability of random erasing")
+    mixup: NotNegative = Field(0.0, description="alpha of mixup's Beta distribution; 0 is off")
+    cutmix: NotNegative = Field(0.0, description="alpha of cutmix's Beta distribution; 0 is off")
+
+
+class LossConfig(Section):
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class OptimConfig(Section):
+    name: str = Field("sgd", description="a name from torch or timm: sgd, adamw, lars, lamb, lion, muon …")
+    lr: Positive = 0.1
+    lr_per: Count | None = Field(None, description="linear scaling rule: `lr` is for this many samples a step")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    nesterov: bool = True
+    weight_decay: NotNegative = 5e-4
+    decay_norm_and_bias: bool = Field(True, description="whether weight decay also applies to BN and biases")
+    accumulate: Count = Field(1, description="micro-batches per step; batch_size is of one micro-batch")
+    clip_norm: Positive | None = Field(None, description="largest global gradient norm")
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="decay of the exponential moving average of weights that is evaluated and kept"
+    )
+    options: dict[str, Any] = Field({}, description="further keyword arguments of the optimizer")
+
+
+class ScheduleConfig(Section):
+    kind: Literal["constant", "step", "cosine", "polynomial", "one-cycle"] = "cosine"
+    warmup: Duration = Duration(0, "ep")
+    warmup_kind: Literal["linear", "power", "sqrt"] = "linear"
+    warmup_start: Share = Field(0.0, description="share of the rate at which warm-up starts")
+    milestones: list[Duration] = Field([], description="step: where the rate is multiplied by `factor`")
+    every: Duration | None = Field(None, description="step: multiply by `factor` every so often, instead")
+    factor: Positive = 0.1
+    power: Positive = Field(2.0, description="exponent of polynomial decay and of power warm-up")
+    floor: Share = Field(0.0, description="share of the rate at which decay ends")
+
+    @model_validator(mode="after")
+    def _step_needs_places(self) -> "ScheduleConfig":
+        if self.kind == "step" and not self.milestones and self.every is None:
+            raise ValueError("schedule.kind=step needs schedule.milestones (such as [30ep, 60ep]) or schedule.every")
+        return self
+
+
+class TrainConfig(Section):
+    length: Duration = Duration(10, "ep")
+    batch_size: Count = Field(128, description="samples in one micro-batch of one worker")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    log_every: Count = Field(50, description="steps between log lines and step events")
+    monitor: Annotated[int, Field(ge=0)] = Field(0, description="steps between norm events; 0 is off")
+
+
+class EvalConfig(Section):
+    every: Duration = Duration(1, "ep")
+    batch_size: Count | None = Field(None, description="default: the training batch size")
+    top_k: Annotated[int, Field(ge=2)] = Field(5, description="k of the second accuracy; capped by the classes")
+
+
+class CheckpointConfig(Section):
+    every: Duration = Duration(1, "ep")
+    keep_last: Count = 2
+    keep_best: bool = True
+
+
+class MachineConfig(Section):
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    channels_last: bool | Literal["auto"] = "auto"
+    threads: Count | Literal["auto"] = "auto"
+    allocator: Literal["auto", "keep", "system"] = Field(
+        "auto", description="keep: freed memory stays with the process, so no page is faulted in twice"
+    )
+    compile: bool | Literal["auto"] = Field("auto", description="torch.compile the model")
+    deterministic: bool | Literal["auto"] = Field("auto", description="refuse kernels whose result may vary")
+
+
+class RunConfig(Section):
+    """A whole run. `phalanx recipes NAME` prints one resolved, with the origin of each value."""
+
+    name: str = Field("run", description="names the run's folder")
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    augment: AugmentConfig = AugmentConfig()
+    loss: LossConfig = LossConfig()
+    optim: OptimConfig = OptimConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    train: TrainConfig = TrainConfig()
+    eval: EvalConfig = EvalConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    machine: MachineConfig = MachineConfig()

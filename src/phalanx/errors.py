@@ -1,0 +1,35 @@
+"""UserError: what happened, why, and what to do about it; and near matches for a mistyped name."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+EXIT_OURS = 1
+EXIT_USER = 2
+
+
+class UserError(Exception):
+    """A condition the user can mend. The command line prints it without a traceback and exits with 2."""
+
+    def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
+        self.what, self.why, self.remedy = what, why, remedy
+        super().__init__(what, why, remedy)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.why:
+            lines.append(f"  why: {self.why}")
+        if self.remedy:
+            lines.append(f"  try: {self.remedy}")
+        return "\n".join(lines)
+
+
+def nearest(name: str, valid: Iterable[str], count: int = 3) -> str:
+    """The valid names closest to a mistyped one, as a phrase for an error: `did you mean a, b?`."""
+    names = list(valid)
+    close = get_close_matches(name.lower(), names, n=count, cutoff=0.5)
+    close += [known for known in names if name and name.lower() in known.lower() and known not in close]
+    if close:
+        return f"did you mean {', '.join(close[:count])}?"
+    shown = sorted(names)
+    more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
+    return f"one of: {', '.join(shown[:12])}{more}"
