@@ -26,7 +26,20 @@ class View:
 class Framing(Protocol):
     """Chooses the view of each sample. Random ones draw from (seed, epoch, index) and from nothing else."""
 
-    size: int  # height and width of the result
+    @property
+    def size(self) -> int:
+        """Height and width of the result."""
+        ...
+
+    @property
+    def interpolation(self) -> str:
+        """How a view is resized: `bilinear` or `bicubic`."""
+        ...
+
+    @property
+    def pad_mode(self) -> str:
+        """What a view sees outside of the image: `zero` (black) or `reflect`."""
+        ...
 
     def views(self, indices: Indices, sizes: npt.NDArray[np.int64], epoch: int) -> list[View]:
         """A view per sample; `sizes` holds each image's (height, width)."""

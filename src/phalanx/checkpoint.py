@@ -1,0 +1,222 @@
+"""Checkpoints: safetensors and JSON, written aside and renamed, with a SHA-256 manifest. Never pickle.
+
+checkpoints/step-00001200/   model.safetensors  optimizer.safetensors  [ema.safetensors]  state.json  manifest.json
+checkpoints/best.json        which step is the best, so that it is kept
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from phalanx.errors import UserError
+
+FORMAT = 1
+MANIFEST, STATE, BEST = "manifest.json", "state.json", "best.json"
+_PREFIX = "step-"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A verified checkpoint: groups of tensors by name (`model`, `optimizer`, `ema`), and everything else."""
+
+    path: Path
+    tensors: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+
+
+def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
+    """Write a checkpoint. Until the last rename nothing of it counts, and nothing that was there is touched."""
+    final = folder / f"{_PREFIX}{step:08d}"
+    aside = folder / f".{final.name}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _sweep(folder)
+        aside.mkdir()
+        _write(aside, tensors, state)
+        _discard(final)
+        aside.rename(final)
+        _sync(folder)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        kept = latest_path(folder)
+        raise UserError(
+            f"the checkpoint of step {step} cannot be written to {folder}",
+            why=error.strerror or str(error),
+            remedy="make room or mend the permissions, then go on with --resume: "
+            + (f"{kept} is whole" if kept else "no earlier checkpoint was there"),
+        ) from error
+    return final
+
+
+def _write(aside: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    for group, named in tensors.items():
+        try:
+            save_file(_storable(named), aside / f"{group}.safetensors")
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+    text = json.dumps({"format": FORMAT, **state}, indent=1, allow_nan=False)
+    (aside / STATE).write_text(text, encoding="utf-8")
+    names = sorted(entry.name for entry in aside.iterdir())
+    manifest = {name: {"bytes": (aside / name).stat().st_size, "sha256": _digest(aside / name)} for name in names}
+    (aside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    for entry in aside.iterdir():
+        _sync(entry)
+    _sync(aside)
+
+
+def _storable(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Plain contiguous tensors on the host, no two sharing memory (safetensors refuses both)."""
+    seen: set[int] = set()
+    storable = {}
+    for name, tensor in named.items():
+        plain = tensor.detach().cpu().contiguous()
+        if plain.numel() and plain.data_ptr() in seen:
+            plain = plain.clone()
+        seen.add(plain.data_ptr())
+        storable[name] = plain
+    return storable
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a process that died left half-written."""
+    for entry in folder.glob(f".{_PREFIX}*.tmp"):
+        owner = entry.name.split(".")[2]
+        if owner == str(os.getpid()) or not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def steps_saved(folder: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    return sorted(entry for entry in folder.glob(f"{_PREFIX}*") if entry.is_dir())
+
+
+def latest_path(folder: Path) -> Path | None:
+    """The newest checkpoint, verified or not."""
+    return next(reversed(steps_saved(folder)), None)
+
+
+def mark_best(folder: Path, step: int, top1: float) -> None:
+    """Remember which checkpoint is the best; `prune` keeps it."""
+    aside = folder / f".{BEST}.tmp"
+    aside.write_text(json.dumps({"step": step, "top1": top1}), encoding="utf-8")
+    aside.rename(folder / BEST)
+
+
+def best_path(folder: Path) -> Path | None:
+    """The best checkpoint, where one was marked and is still there."""
+    try:
+        step = json.loads((folder / BEST).read_text(encoding="utf-8"))["step"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    path = folder / f"{_PREFIX}{step:08d}"
+    return path if path.is_dir() else None
+
+
+def prune(folder: Path, keep_last: int) -> None:
+    """Delete all but the newest `keep_last` checkpoints and the best."""
+    best = best_path(folder)
+    for path in steps_saved(folder)[:-keep_last]:
+        if path != best:
+            _discard(path)
+
+
+def _discard(path: Path) -> None:
+    """Delete a checkpoint, renamed first: a half-deleted one must not look like a whole one."""
+    if path.exists():
+        doomed = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
+        path.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def load(path: Path) -> Loaded:
+    """Read a checkpoint, verifying every byte."""
+    from safetensors.torch import load_file
+
+    verify(path)
+    state = json.loads((path / STATE).read_text(encoding="utf-8"))
+    if state.get("format") != FORMAT:
+        raise UserError(
+            f"{path} is a checkpoint of format {state.get('format')}",
+            why=f"this version of Phalanx reads format {FORMAT}",
+            remedy="use the version that wrote it (see state.json)",
+        )
+    return Loaded(path, {file.stem: load_file(file) for file in sorted(path.glob("*.safetensors"))}, state)
+
+
+def verify(path: Path) -> None:
+    """Refuse a checkpoint that is not exactly what was written."""
+    damage = _damage(path)
+    if damage:
+        raise UserError(
+            f"the checkpoint {path} is damaged", why=damage, remedy="use an earlier one, or the copy that you kept"
+        )
+
+
+def _damage(path: Path) -> str:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        for name, expected in manifest.items():
+            file = path / name
+            if not file.is_file():
+                return f"{name} is missing"
+            if file.stat().st_size != expected["bytes"]:
+                return f"{name} has {file.stat().st_size} bytes, {expected['bytes']} were written"
+            if _digest(file) != expected["sha256"]:
+                return f"{name} has changed since it was written (SHA-256 differs)"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"its {MANIFEST} cannot be read ({error})"
+    return "" if STATE in manifest else f"its {MANIFEST} does not name {STATE}"
+
+
+def load_newest(folder: Path) -> tuple[Loaded, list[str]]:
+    """The newest whole checkpoint of a run, and a warning for each damaged one that was passed over."""
+    warnings: list[str] = []
+    for path in reversed(steps_saved(folder)):
+        try:
+            return load(path), warnings
+        except UserError as error:
+            warnings.append(f"{error.what}: {error.why}; the one before it is used")
+    raise UserError(
+        f"there is no usable checkpoint in {folder}",
+        why="; ".join(warnings) or "none was saved before the run ended",
+        remedy="start the run anew",
+    )
+
+
+def find(place: Path, *, prefer_best: bool = True) -> Path:
+    """A checkpoint from what a user names: a run's folder, its checkpoints folder, or one checkpoint."""
+    if (place / STATE).is_file() or (place / MANIFEST).is_file():
+        return place
+    for folder in (place / "checkpoints", place):
+        best = best_path(folder) if prefer_best else None
+        found = best or latest_path(folder)
+        if found:
+            return found
+    raise UserError(
+        f"no checkpoint at {place}",
+        why="it is neither a run with checkpoints nor a checkpoint" if place.exists() else "there is no such folder",
+        remedy="give a run's folder (runs/…) or one of its checkpoints/step-… folders",
+    )

@@ -1,0 +1,236 @@
+"""The commands. Nothing heavy is imported until a command needs it."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from phalanx import __version__
+from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+
+LATEST = "latest"  # what `--resume` without a value means
+
+app = typer.Typer(
+    name="phalanx",
+    help="Train image classifiers on one machine or many: one recipe, one result.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+Checkpointed = Annotated[Path, typer.Argument(help="a run's folder (its best checkpoint) or one checkpoint")]
+
+
+def main() -> NoReturn:
+    """The entry point: errors a user can mend are printed without a traceback."""
+    try:
+        app(args=_resume_without_value(sys.argv[1:]), prog_name="phalanx", standalone_mode=True)
+    except UserError as error:
+        _complain(str(error))
+        sys.exit(EXIT_USER)
+    except KeyboardInterrupt:
+        _complain("interrupted before training began")
+        sys.exit(130)
+    except BrokenPipeError:  # `phalanx models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_OURS)
+    sys.exit(0)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+
+
+def _resume_without_value(args: list[str]) -> list[str]:
+    """`--resume` alone means the latest run; typer has no options with an optional value."""
+    spelled = []
+    for here, following in zip(args, [*args[1:], "--"], strict=True):
+        spelled.append(here)
+        if here == "--resume" and (following.startswith("-") or "=" in following):
+            spelled.append(LATEST)
+    return spelled
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"phalanx {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def phalanx(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Train image classifiers on one machine or many: one recipe, one result."""
+
+
+@app.command()
+def train(
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="a name that `phalanx models` lists")] = None,
+    pretrained: Annotated[
+        bool | None, typer.Option("--pretrained/--no-pretrained", help="timm's published weights")
+    ] = None,
+    initializer: Annotated[str | None, typer.Option(help="default, kaiming, xavier, orthogonal …")] = None,
+    data: Annotated[str | None, typer.Option(help="digits, synthetic, PATH, or FORMAT:PATH")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="samples per worker and micro-batch")] = None,
+    epochs: Annotated[float | None, typer.Option(help="length of training")] = None,
+    lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adamw, lars, lamb, lion, muon …")] = None,
+    momentum: Annotated[float | None, typer.Option()] = None,
+    weight_decay: Annotated[float | None, typer.Option()] = None,
+    lr_schedule: Annotated[str | None, typer.Option(help="constant, step, cosine, polynomial, one-cycle")] = None,
+    lr_step_epochs: Annotated[str | None, typer.Option(help="where the rate drops, such as 30,60,80")] = None,
+    lr_factor: Annotated[float | None, typer.Option(help="by what it is multiplied there")] = None,
+    warmup_epochs: Annotated[float | None, typer.Option()] = None,
+    label_smoothing: Annotated[float | None, typer.Option()] = None,
+    top_k: Annotated[int | None, typer.Option(help="k of the second accuracy")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
+    monitor: Annotated[int | None, typer.Option(help="log norms every so many steps")] = None,
+    log_every: Annotated[int | None, typer.Option(help="steps between log lines")] = None,
+    out: Annotated[Path | None, typer.Option(help="the run's folder; default runs/NAME-TIME")] = None,
+    resume: Annotated[str | None, typer.Option(help="continue a run; without a value the latest")] = None,
+    init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
+) -> None:
+    """Train a classifier; a recipe, settings and flags say how."""
+    from phalanx.config.flags import FLAGS, flag_layers
+
+    given = locals()
+    layers = flag_layers({flag: given[flag] for flag in FLAGS})
+    request = _request(settings or [], layers, out, resume, init_from)
+
+    from phalanx.train import run
+
+    raise typer.Exit(run(request, Console()))
+
+
+def _request(words: list[str], flags: list[Any], out: Path | None, resume: str | None, init_from: Path | None) -> Any:
+    """What to train, checked as far as it can be before anything heavy is imported."""
+    from phalanx.config.recipes import load_recipe
+    from phalanx.config.resolve import parse_override, resolve
+    from phalanx.request import Request
+    from phalanx.run import find_run
+
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
+    tail = [*flags, *map(parse_override, overrides)]
+    command = shlex.join(["phalanx", *sys.argv[1:]])
+    if resume is None:
+        layers = load_recipe(recipe or "digits").layers
+        return Request(resolve([*layers, *tail]), command, out=out, init_from=init_from)
+    if recipe or out or init_from:
+        clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
+        raise UserError(
+            f"--resume does not go together with {clash}",
+            why="a resumed run keeps its recipe, its folder and its weights",
+            remedy="leave it out, or start a new run",
+        )
+    run = find_run(None if resume == LATEST else Path(resume))
+    return Request(resolve([run.layer(), *tail]), command, resume=run)
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="a recipe to print, resolved")] = None,
+) -> None:
+    """List the recipes with their claims, or print one with the origin of each value."""
+    from phalanx.commands.recipes import list_recipes, show_recipe
+
+    console = Console()
+    if name is None:
+        list_recipes(console)
+    else:
+        show_recipe(console, name)
+
+
+@app.command()
+def models(
+    pattern: Annotated[str | None, typer.Argument(help="part of a name, or a glob such as 'resnet*'")] = None,
+    size: Annotated[int | None, typer.Option(help="count GMACs at this image size")] = None,
+) -> None:
+    """List models with their parameters and GMACs."""
+    from phalanx.commands.models import show_models
+
+    show_models(Console(), pattern, size)
+
+
+@app.command("eval")
+def evaluate(
+    checkpoint: Checkpointed,
+    data: Annotated[str | None, typer.Option(help="default: the run's own validation data")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1)] = None,
+    device: Annotated[str, typer.Option()] = "auto",
+    precision: Annotated[str | None, typer.Option(help="default: as the run was evaluated")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the picture")] = None,
+) -> None:
+    """Measure a trained model: top-1, top-k, each class, and a confusion matrix."""
+    from phalanx.commands.evaluate import evaluate_checkpoint
+
+    evaluate_checkpoint(Console(), checkpoint, data, batch_size, device, precision, out)
+
+
+@app.command()
+def predict(
+    checkpoint: Checkpointed,
+    images: Annotated[list[str], typer.Argument(help="files, folders or globs")],
+    top_k: Annotated[int, typer.Option(min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    as_tsv: Annotated[bool, typer.Option("--tsv", help="tab-separated lines")] = False,
+    device: Annotated[str, typer.Option()] = "auto",
+) -> None:
+    """Say what is on pictures."""
+    from phalanx.commands.predict import predict_images
+
+    style = "json" if as_json else "tsv" if as_tsv else "table"
+    raise typer.Exit(predict_images(Console(), checkpoint, images, top_k, style, device))
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="folders of runs")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="ends in .png, .svg or .pdf")] = Path("curves.png"),
+    axis: Annotated[str, typer.Option("--against", help="step, epoch or time")] = "epoch",
+) -> None:
+    """Draw the learning curves of several runs in one figure."""
+    from phalanx.observe.plots import AXES, draw_curves
+
+    chosen = next((known for known in AXES if known == axis), None)
+    if chosen is None:
+        raise UserError(
+            f"curves cannot be drawn against {axis!r}", why="unknown axis", remedy=f"one of {', '.join(AXES)}"
+        )
+    draw_curves(runs, out, chosen)
+    typer.echo(f"{out}: curves of {len(runs)} run{'s' * (len(runs) > 1)}")
+
+
+@app.command()
+def export(
+    checkpoint: Checkpointed,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder; default RUN/export")] = None,
+    form: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="safetensors, torch, onnx; may be repeated; default the first two"),
+    ] = None,
+) -> None:
+    """Write a trained model for others: safetensors with config, torch.export, ONNX."""
+    from phalanx.commands.export import export_checkpoint
+
+    export_checkpoint(Console(), checkpoint, out, form or [])
+
+
+@app.command()
+def doctor() -> None:
+    """Show versions, the machine, the settings chosen for it, and whether each optional part works."""
+    from phalanx.commands.doctor import examine
+
+    raise typer.Exit(examine(Console()))

@@ -1,0 +1,39 @@
+"""`phalanx recipes`: what there is, what each claims, and where each value comes from."""
+
+import json
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from phalanx.config.recipes import CLAIM_PARTS, load_recipe, recipe_names
+from phalanx.config.resolve import describe, resolve
+
+
+def list_recipes(console: Console) -> None:
+    """Every built-in recipe with its claim."""
+    for name in recipe_names():
+        console.print(Text(name, style="bold"))
+        claim = load_recipe(name).claim
+        for part in CLAIM_PARTS:
+            if part in claim:
+                console.print(Text(f"  {part}: {claim[part]}"), soft_wrap=True)
+    console.print(Text("\n`phalanx recipes NAME` prints one resolved, with where each value came from"))
+
+
+def show_recipe(console: Console, name: str) -> None:
+    """One recipe, resolved: every setting, its value, its origin and its meaning."""
+    recipe = load_recipe(name)
+    for part, said in recipe.claim.items():
+        console.print(Text(f"# {part}: {said}"), soft_wrap=True)
+    rows = [(key, json.dumps(value), origin) for key, value, origin in resolve(recipe.layers).rows()]
+    if not console.is_terminal:
+        for key, value, origin in rows:
+            console.print(Text(f"{key}={value}\t# {origin}"), soft_wrap=True)
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("setting", "value", "from", "meaning"):
+        table.add_column(title)
+    for key, value, origin in rows:
+        table.add_row(Text(key), Text(value), Text(origin, style="dim"), Text(describe(key), style="dim"))
+    console.print(table)

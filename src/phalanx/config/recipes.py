@@ -1,0 +1,97 @@
+"""Recipes: YAML that opens with its claim, and may extend another recipe."""
+
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from phalanx.config.resolve import Layer
+from phalanx.config.text import read_yaml
+from phalanx.errors import UserError, nearest
+
+CLAIM_PARTS = ("accuracy", "cost", "machine", "command")
+_ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe with its ancestors' layers, oldest first, and its own claim."""
+
+    name: str
+    claim: dict[str, str]
+    layers: list[Layer]
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with Phalanx."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in _shelf().iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe by name, or from a file: anything that ends in .yaml or holds a slash is a path."""
+    return _load(name, beside=None, seen=())
+
+
+def _shelf() -> Traversable:
+    return files("phalanx") / "recipes"
+
+
+def _load(name: str, beside: Path | None, seen: tuple[str, ...]) -> Recipe:
+    if name in seen:
+        raise UserError(
+            f"recipe {seen[0]} extends itself", why=" → ".join([*seen, name]), remedy="break the circle of `extends:`"
+        )
+    text, origin, folder = _text(name, beside)
+    tree = _parse(text, origin)
+    parent, claim = tree.pop("extends", None), tree.pop("claim", {})
+    if parent is not None and not isinstance(parent, str):
+        raise UserError(f"{origin}: extends must name one recipe", why=f"it is {parent!r}", remedy="extends: digits")
+    if not isinstance(claim, dict):
+        raise UserError(
+            f"{origin}: claim must be a mapping", why=f"it is {claim!r}", remedy=f"give {', '.join(CLAIM_PARTS)}"
+        )
+    layers = _load(parent, folder, (*seen, name)).layers if parent else []
+    tree.setdefault("name", Path(name).stem)
+    return Recipe(name, {str(part): str(said) for part, said in claim.items()}, [*layers, Layer(origin, tree)])
+
+
+def _text(name: str, beside: Path | None) -> tuple[str, str, Path | None]:
+    """The text of a recipe, what to call it, and the folder that its `extends:` may refer to."""
+    if name.endswith(_ENDINGS) or "/" in name:
+        path = Path(name) if beside is None else beside / name
+        try:
+            return path.read_text(encoding="utf-8"), str(path), path.parent
+        except OSError as error:
+            raise UserError(
+                f"the recipe file {path} cannot be read",
+                why=error.strerror or str(error),
+                remedy="check the path, or name a built-in recipe: " + ", ".join(recipe_names()),
+            ) from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} is not a recipe", why="it is not UTF-8 text", remedy="give a YAML file") from error
+    if name not in recipe_names():
+        raise UserError(
+            f"there is no recipe {name!r}",
+            why="a recipe is a built-in name or a path ending in .yaml",
+            remedy=nearest(name, recipe_names()),
+        )
+    return (_shelf() / f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}", None
+
+
+def _parse(text: str, origin: str) -> dict[str, Any]:
+    try:
+        tree = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise UserError(
+            f"{origin} is not valid YAML", why=str(error).replace("\n", " "), remedy="mend the line named above"
+        ) from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise UserError(
+            f"{origin} is not a recipe", why="its top level is not a mapping", remedy="see `phalanx recipes digits`"
+        )
+    return tree

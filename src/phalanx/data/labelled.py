@@ -1,0 +1,44 @@
+"""What every split on this machine knows about itself: classes, labels, statistics; and that it can be divided."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.data.base import Framing, Read
+from phalanx.data.order import Indices
+
+Labels = npt.NDArray[np.int64]
+Part = Literal["train", "val"]
+
+
+@dataclass(kw_only=True)
+class Labelled(ABC):
+    """A Source whose samples are here. Formats differ in `name`, `read` and `subset`, and in nothing else."""
+
+    description: str
+    classes: list[str]
+    labels: Labels
+    channels: int
+    image_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    notes: tuple[str, ...] = ()  # what the user should know about how the data was found
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def name(self, index: int) -> str: ...
+
+    @abstractmethod
+    def read(self, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read: ...
+
+    @abstractmethod
+    def subset(self, chosen: Indices) -> "Labelled":
+        """The chosen samples as a split of their own: a bad image is never replaced from outside of it."""
+
+    def describe_part(self, chosen: Indices) -> str:
+        return f"{len(chosen):,} samples of: {self.description}"

@@ -1,0 +1,245 @@
+"""The pipeline: order → read and frame → pixel operations → batches, made ahead by a background thread."""
+
+import math
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from queue import SimpleQueue
+from typing import Literal
+
+import numpy as np
+import torch
+
+from phalanx.data.base import Batch, Framing, MicroBatch, Read, Source
+from phalanx.data.order import Indices, Share, Work, epoch_work, num_batches
+from phalanx.data.pixels import PixelOps
+from phalanx.errors import UserError
+
+
+class BadImages:
+    """Keeps count of a split's images that do not decode, each once a run, and ends the run where it must."""
+
+    def __init__(self, source: Source, policy: Literal["skip", "stop"] = "skip", cap: float = 0.01) -> None:
+        self.source, self.policy, self.cap = source, policy, cap
+        self.allowed = max(1, int(cap * len(source) + 1e-9))  # 29 of 100 at 0.29, which falls short of 0.29
+        self.met: set[int] = set()
+
+    def meet(self, bad: list[tuple[int, str]]) -> list[tuple[str, str]]:
+        """(name, reason) of those not met before. UserError where the policy is to stop, or there are too many."""
+        new = []
+        for index, reason in bad:
+            if index in self.met:
+                continue
+            self.met.add(index)
+            new.append((self.source.name(index), reason))
+            if self.policy == "stop":
+                raise UserError(
+                    f"{new[-1][0]} is not a readable image",
+                    why=reason,
+                    remedy="mend or remove it, or data.bad_images=skip to train without it",
+                )
+            if len(self.met) > self.allowed:
+                raise UserError(
+                    f"{len(self.met):,} of {len(self.source):,} images are not readable, more than the "
+                    f"{self.allowed:,} that data.bad_images_cap={self.cap:g} allows",
+                    why=f"the last one, {new[-1][0]}: {reason}",
+                    remedy="mend the data, or raise data.bad_images_cap",
+                )
+        return new
+
+
+class Pipeline:
+    """One worker's batches of a training split: a pure function of (seed, epoch, start), whatever makes them."""
+
+    def __init__(
+        self,
+        source: Source,
+        framing: Framing,
+        *,
+        seed: int,
+        batch: int,
+        share: Share | None = None,
+        drop_last: bool = False,
+        pixels: PixelOps | None = None,
+        threads: int = 1,
+        prefetch: int = 3,
+        bad: BadImages | None = None,
+        pin: bool = False,
+    ) -> None:
+        """`batch` counts the samples of a step over all workers; `threads` run the pixel operations."""
+        if batch > len(source):
+            fitting = 2 ** (max(1, len(source)).bit_length() - 1)
+            raise UserError(
+                f"batch {batch} is larger than the {len(source):,} training samples",
+                why="a step's samples are train.batch_size × optim.accumulate × workers",
+                remedy=f"{fitting} or less",
+            )
+        self.source, self.framing, self.seed, self.batch = source, framing, seed, batch
+        self.share, self.drop_last, self.pixels = share or Share(), drop_last, pixels
+        self.threads, self.prefetch, self.pin = max(1, threads), prefetch, pin
+        self.bad = bad or BadImages(source)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return num_batches(len(self.source), self.batch, self.drop_last)
+
+    def stream(self, epoch: int = 0, start: int = 0) -> Generator[Batch]:
+        """Batches without end from sample `start` of `epoch` on; `last` marks the last batch of each epoch.
+
+        So the next epoch's first batches are made while this one is evaluated. Close it to end its threads.
+        """
+        if start > len(self.source):
+            raise UserError(
+                f"there is no sample {start:,} to go on from: the training data has {len(self.source):,}",
+                why="the data is smaller than it was when this position was saved",
+                remedy="resume with the data that the run began with",
+            )
+        return in_background(self._batches(epoch, start), self.prefetch)
+
+    def prepare(self, work: Work, pool: Executor | None = None) -> Batch:
+        """The batch of one step, in the calling thread, with `pool` for the pixel operations."""
+        micro, bad = [], []
+        for number, indices in work.micro:
+            read = _read(self.source, indices, self.framing, work.epoch, replace_bad=True)
+            bad += self.bad.meet(read.bad)
+            made = _micro_batch(number, read)
+            if self.pixels is not None:
+                made.images = _changed(made.images, self.pixels, read.indices, work.epoch, pool, self.threads)
+            micro.append(_pinned(made) if self.pin else made)
+        return Batch(work.epoch, work.start, micro, work.total, work.last, bad=bad)
+
+    def _batches(self, epoch: int, start: int) -> Generator[Batch]:
+        with ExitStack() as stack:
+            pool = stack.enter_context(_single_core_threads(self.threads)) if self.pixels else None
+            while True:
+                for work in epoch_work(
+                    self.seed, epoch, len(self.source), self.batch, self.drop_last, self.share, start
+                ):
+                    yield self.prepare(work, pool)
+                epoch, start = epoch + 1, 0
+
+
+def evaluation_batches(
+    source: Source,
+    framing: Framing,
+    batch: int,
+    share: Share | None = None,
+    *,
+    prefetch: int = 3,
+    bad: BadImages | None = None,
+    pin: bool = False,
+) -> Generator[Batch]:
+    """A worker's slice of a split in order, every sample once: batches of one micro-batch. Bad images are left out."""
+    share, tally = share or Share(), bad or BadImages(source)
+    mine = np.array_split(np.arange(len(source), dtype=np.int64), share.world)[share.rank]
+
+    def batches() -> Generator[Batch]:
+        for low in range(0, len(mine), batch):
+            indices = mine[low : low + batch]
+            read = _read(source, indices, framing, epoch=0, replace_bad=False)
+            made = _micro_batch(0, read)
+            last = low + batch >= len(mine)
+            met = tally.meet(read.bad)
+            yield Batch(0, int(indices[0]), [_pinned(made) if pin else made], len(indices), last, bad=met)
+
+    return in_background(batches(), prefetch)
+
+
+def in_background(batches: Generator[Batch], prefetch: int) -> Generator[Batch]:
+    """The same batches, up to `prefetch` of them made ahead by a thread that ends when this generator does.
+
+    What is raised there is raised here, in its place among the batches.
+    """
+    room = threading.Semaphore(prefetch)
+    made: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
+    stopped = False
+
+    def produce() -> None:
+        try:
+            with closing(batches):
+                while True:
+                    room.acquire()
+                    if stopped:
+                        return
+                    batch = next(batches, None)
+                    made.put(batch)
+                    if batch is None:
+                        return
+        except BaseException as error:
+            made.put(error)
+
+    # A daemon, so that a process whose storage hangs can still exit.
+    thread = threading.Thread(target=produce, name="phalanx-prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            asked = time.perf_counter()
+            item = made.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            room.release()
+            item.wait_s = time.perf_counter() - asked
+            yield item
+    finally:
+        stopped = True
+        room.release()  # the thread may be waiting for room
+        thread.join()
+
+
+def _read(source: Source, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read:
+    if len(indices):
+        return source.read(indices, framing, epoch, replace_bad=replace_bad)
+    empty = np.empty((0, framing.size, framing.size, source.channels), dtype=np.uint8)
+    return Read(empty, np.empty(0, dtype=np.int64), indices)
+
+
+def _micro_batch(number: int, read: Read) -> MicroBatch:
+    """Tensors over the arrays' own memory: (n, h, w, c) seen as (n, c, h, w) is what torch calls channels last."""
+    images = torch.from_numpy(read.images).permute(0, 3, 1, 2)
+    return MicroBatch(number, images, torch.from_numpy(read.labels), torch.from_numpy(read.indices))
+
+
+def _pinned(micro: MicroBatch) -> MicroBatch:
+    """In memory that a GPU copies from while the CPU goes on. Indices stay: draws on the CPU need them."""
+    return MicroBatch(micro.number, micro.images.pin_memory(), micro.labels.pin_memory(), micro.indices)
+
+
+def _changed(
+    images: torch.Tensor, pixels: PixelOps, indices: Indices, epoch: int, pool: Executor | None, threads: int
+) -> torch.Tensor:
+    """The images after the pixel operations, channels last as before, each thread taking some of the samples."""
+    out = torch.empty_like(images)
+
+    def change(rows: slice) -> None:
+        out[rows] = pixels(images[rows], indices[rows], epoch)
+
+    size = max(1, math.ceil(len(indices) / threads))
+    parts = [slice(low, low + size) for low in range(0, len(indices), size)]
+    list(pool.map(change, parts) if pool else map(change, parts))
+    return out
+
+
+def _single_core_threads(count: int) -> ThreadPoolExecutor:
+    """Threads whose torch kernels use one core each.
+
+    By default each would start a team of its own as large as the trainer's, and the teams wait for each other's
+    barriers: RandAugment at 224² took 17-100 ms an image that way and 2 ms this way, on two busy cores.
+    """
+    pool = ThreadPoolExecutor(count, thread_name_prefix="phalanx-pixels")
+    default = torch.get_num_threads()
+    settled = threading.Barrier(count + 1)
+
+    def settle() -> None:
+        torch.set_num_threads(1)
+        settled.wait()  # until all have begun, so that no thread does this twice and another never
+
+    for _ in range(count):
+        pool.submit(settle)
+    settled.wait()
+    # The number set last is also what threads begun later start with; give them back what it was.
+    torch.set_num_threads(default)
+    return pool

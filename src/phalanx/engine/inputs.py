@@ -1,0 +1,36 @@
+"""From a micro-batch of bytes to what the model sees: moved to the device, normalised, erased, mixed."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from phalanx.config.schema import AugmentConfig
+from phalanx.data.base import MicroBatch
+from phalanx.data.mixing import Targets, erase, mix, to_input
+from phalanx.engine.settings import Settings
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The device's part of the input; pure in (seed, epoch, place), like the rest of the pipeline."""
+
+    settings: Settings
+    augment: AugmentConfig
+    mean: list[float]
+    std: list[float]
+    seed: int
+
+    def training(self, micro: MicroBatch, epoch: int, start: int) -> tuple[Tensor, Targets]:
+        """Augmented images and what the model should say."""
+        images, labels = self.plain(micro)
+        if self.augment.erase:
+            erase(images, micro.indices.numpy(), self.augment.erase, self.seed, epoch)
+        return images, mix(images, labels, self.augment, self.seed, epoch, start, micro.number)
+
+    def plain(self, micro: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Normalised images and labels, as in validation."""
+        device = self.settings.device
+        images = micro.images.to(device, non_blocking=True)
+        labels = micro.labels.to(device, non_blocking=True)
+        return to_input(images, self.mean, self.std, torch.float32, self.settings.memory_format), labels

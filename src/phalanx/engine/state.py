@@ -1,0 +1,115 @@
+"""The whole state of training in one dataclass: what a checkpoint holds is what is here."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from phalanx.data.base import Batch
+from phalanx.engine.totals import Totals
+
+
+@dataclass
+class Best:
+    """The best evaluation so far; it survives restarts."""
+
+    top1: float
+    topk: float
+    step: int
+    epoch: float
+
+
+class Ema:
+    """A moving average of the weights, kept as a model of its own that is evaluated and saved."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._decay = decay
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        # A young average follows quickly; otherwise it would remember the random start for 1/(1-decay) steps.
+        decay = min(self._decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
+        for mine, theirs in zip(self.model.buffers(), model.buffers(), strict=True):
+            mine.copy_(theirs)
+
+
+@dataclass
+class LossScale:
+    """Dynamic loss scaling for fp16: halve on overflow, double after a long calm."""
+
+    scale: float = 65536.0
+    calm: int = 0
+    patience: int = 2000
+
+    def unscale(self, grads: list[Tensor]) -> bool:
+        """Divide the gradients by the scale. False means overflow: this step must not be applied."""
+        torch._foreach_mul_(grads, 1 / self.scale)
+        finite = bool(torch.stack([norm.float() for norm in torch._foreach_norm(grads)]).isfinite().all())
+        self.calm = self.calm + 1 if finite else 0
+        if not finite:
+            self.scale = max(1.0, self.scale / 2)
+        elif self.calm % self.patience == 0:
+            self.scale *= 2
+        return finite
+
+
+@dataclass
+class TrainState:
+    """Where training stands. `start` is the position in the epoch's order: samples already used."""
+
+    model: nn.Module
+    ema: Ema | None = None
+    loss_scale: LossScale | None = None
+    step: int = 0
+    epoch: int = 0
+    start: int = 0
+    epoch_totals: Totals = field(default_factory=Totals)
+    interval: Totals = field(default_factory=Totals)
+    best: Best | None = None
+    evaluated_step: int = 0
+    train_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def judged_model(self) -> nn.Module:
+        """The model that is evaluated, exported and used: the average where there is one."""
+        return self.ema.model if self.ema is not None else self.model
+
+    def advance(self, batch: Batch) -> None:
+        """Move past a batch that has been used."""
+        self.step += 1
+        self.start = batch.start + batch.total
+        if batch.last:
+            self.epoch, self.start = self.epoch + 1, 0
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything but tensors, as JSON."""
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            "start": self.start,
+            "epoch_totals": self.epoch_totals.saved(),
+            "interval": self.interval.saved(),
+            "best": vars(self.best) if self.best else None,
+            "evaluated_step": self.evaluated_step,
+            "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
+            "train_s": self.train_s,
+            "wall_s": self.wall_s,
+        }
+
+    def restore(self, numbers: dict[str, Any]) -> None:
+        """Take up the numbers of a checkpoint."""
+        self.step, self.epoch, self.start = numbers["step"], numbers["epoch"], numbers["start"]
+        self.epoch_totals = Totals(**numbers["epoch_totals"])
+        self.interval = Totals(**numbers["interval"])
+        self.best = Best(**numbers["best"]) if numbers["best"] else None
+        self.evaluated_step = numbers["evaluated_step"]
+        if self.loss_scale is not None and numbers["loss_scale"]:
+            self.loss_scale = LossScale(**numbers["loss_scale"])
+        self.train_s, self.wall_s = numbers["train_s"], numbers["wall_s"]

@@ -1,0 +1,139 @@
+"""One training step: a batch's gradients, handed to the exchange, which returns with the next parameters."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from phalanx.data.base import Batch, MicroBatch
+from phalanx.data.random import bits
+from phalanx.engine.inputs import Inputs
+from phalanx.engine.loss import classification_loss, correct
+from phalanx.engine.settings import Settings
+from phalanx.engine.state import TrainState
+from phalanx.engine.totals import Totals
+from phalanx.errors import UserError
+from phalanx.exchange.base import Exchange
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What stays the same from step to step."""
+
+    settings: Settings
+    inputs: Inputs
+    label_smoothing: float
+    k: int
+    seed: int
+    monitor: int = 0  # steps between measurements of norms; 0 is never
+
+
+@dataclass(frozen=True)
+class Norms:
+    """The norm of each parameter and of its gradient, before the update."""
+
+    parameters: dict[str, float]
+    gradients: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What one step was like: its sums, its rate, and where its seconds went."""
+
+    totals: Totals
+    lr: float
+    grad_norm: float | None
+    data_s: float
+    compute_s: float
+    exchange_s: float
+    update_s: float
+    skipped: bool = False  # fp16 overflow: no update was made
+    norms: Norms | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.data_s + self.compute_s + self.exchange_s + self.update_s
+
+
+class LossNotFinite(UserError):
+    """The loss became NaN or infinite; the update that would have followed was not made."""
+
+
+def train_step(state: TrainState, batch: Batch, exchange: Exchange, engine: Engine) -> Measurements:
+    """Gradients of a batch, then the exchange's update. The state's model holds the next parameters afterwards."""
+    begin = time.perf_counter()
+    totals = Totals()
+    for micro in batch.micro:
+        totals.add(_gradients(state, batch, micro, exchange, engine))
+    finite = True
+    if state.loss_scale is not None:
+        finite = state.loss_scale.unscale([p.grad for p in state.model.parameters() if p.grad is not None])
+    computed = time.perf_counter()
+    if not finite:
+        exchange.discard()
+        return Measurements(totals, 0.0, None, batch.wait_s, computed - begin, 0.0, 0.0, skipped=True)
+    norms = measure_norms(state.model) if engine.monitor and (state.step + 1) % engine.monitor == 0 else None
+    applied = exchange.apply(state.step)
+    if state.ema is not None:
+        state.ema.update(state.model, state.step)
+    return Measurements(
+        totals,
+        applied.lr,
+        applied.grad_norm,
+        data_s=batch.wait_s,
+        compute_s=computed - begin,
+        exchange_s=applied.exchange_s,
+        update_s=time.perf_counter() - computed - applied.exchange_s,
+        norms=norms,
+    )
+
+
+@torch.no_grad()
+def measure_norms(model: nn.Module) -> Norms:
+    """L2 norms by parameter name."""
+    named = [(name, param) for name, param in model.named_parameters() if param.grad is not None]
+    return Norms(
+        {name: float(param.norm()) for name, param in named},
+        {name: float(param.grad.norm()) for name, param in named if param.grad is not None},
+    )
+
+
+def _gradients(state: TrainState, batch: Batch, micro: MicroBatch, exchange: Exchange, engine: Engine) -> Totals:
+    """Forward and backward of one micro-batch, weighted by its share of the step's samples."""
+    if micro.count == 0:
+        return Totals()
+    _seed_dropout(engine.seed, state.step, micro.number)
+    images, targets = engine.inputs.training(micro, batch.epoch, batch.start)
+    with exchange.gathering(last=micro is batch.micro[-1]):
+        with engine.settings.autocast():
+            logits = exchange.forward(images)
+            loss = classification_loss(logits, targets, engine.label_smoothing)
+        # One transfer brings loss and counts to the host; the loss is needed there before the update anyway.
+        value, hits1, hitsk = torch.stack(
+            [loss.detach().double(), *correct(logits, targets.labels, engine.k).double()]
+        ).tolist()
+        if not math.isfinite(value):
+            raise _not_finite(value, state, batch, micro)
+        weight = micro.count / batch.total
+        if state.loss_scale is not None:
+            weight *= state.loss_scale.scale
+        (loss * weight).backward()
+    return Totals(micro.count, value * micro.count, int(hits1), int(hitsk))
+
+
+def _seed_dropout(seed: int, step: int, micro: int) -> None:
+    """Dropout and stochastic depth draw from torch's global state: make it a function of where we are."""
+    row = torch.tensor([micro]).numpy()
+    torch.manual_seed(int(bits(seed, "dropout", step, row)[0, 0]) >> 1)
+
+
+def _not_finite(value: float, state: TrainState, batch: Batch, micro: MicroBatch) -> LossNotFinite:
+    samples = ", ".join(str(index) for index in micro.indices[:4].tolist())
+    return LossNotFinite(
+        f"the loss is {value} at step {state.step} (epoch {batch.epoch}, samples {batch.start} to "
+        f"{batch.start + batch.total - 1} of its order, training images {samples} …)",
+        why="the update was not made; most often the learning rate is too high for this batch size or precision",
+        remedy="lower optim.lr, lengthen schedule.warmup, set optim.clip_norm=1, or machine.precision=fp32",
+    )

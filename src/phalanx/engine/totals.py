@@ -1,0 +1,35 @@
+"""Running sums of loss and correct answers, exact enough to be saved and taken up again."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass
+class Totals:
+    """Sums over samples. Means are derived; nothing is averaged twice."""
+
+    samples: int = 0
+    loss_sum: float = 0.0
+    correct1: int = 0
+    correctk: int = 0
+
+    def add(self, other: "Totals") -> None:
+        self.samples += other.samples
+        self.loss_sum += other.loss_sum
+        self.correct1 += other.correct1
+        self.correctk += other.correctk
+
+    @property
+    def loss(self) -> float:
+        return self.loss_sum / max(1, self.samples)
+
+    @property
+    def top1(self) -> float:
+        return self.correct1 / max(1, self.samples)
+
+    @property
+    def topk(self) -> float:
+        return self.correctk / max(1, self.samples)
+
+    def saved(self) -> dict[str, Any]:
+        return asdict(self)

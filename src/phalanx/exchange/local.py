@@ -1,0 +1,48 @@
+"""local: one process, nothing to exchange."""
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch import Tensor, nn
+
+from phalanx.data.order import Share
+from phalanx.exchange.base import Applied
+from phalanx.optim.update import Update
+
+
+class LocalExchange:
+    """The update happens here, on gradients made here."""
+
+    def __init__(self, model: nn.Module, update: Update, *, accumulate: int, clip_norm: float | None) -> None:
+        self.share = Share(accumulate=accumulate)
+        self._model, self._update, self._clip_norm = model, update, clip_norm
+
+    def forward(self, images: Tensor) -> Tensor:
+        answer: Tensor = self._model(images)
+        return answer
+
+    def gathering(self, last: bool) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def apply(self, step: int) -> Applied:
+        begin = time.perf_counter()
+        norm = None
+        if self._clip_norm is not None:
+            norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm))
+        lr = self._update(step)
+        self._update.clear()
+        return Applied(lr, norm, exchange_s=0.0, update_s=time.perf_counter() - begin)
+
+    def discard(self) -> None:
+        self._update.clear()
+
+    def sum(self, counts: list[float]) -> list[float]:
+        return counts
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self._update.state()
+
+    def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
+        self._update.load(tensors, scalars)

@@ -1,0 +1,251 @@
+"""Events: the one schema of what happens in a run. docs/run-folder.md documents every field."""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from phalanx.errors import UserError
+
+EVENTS_FILE = "events.jsonl"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. Subclasses add their fields; `kind` names the subclass in the file."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class Start(Event):
+    kind: ClassVar[str] = "start"
+    command: str
+    model: str
+    parameters: int
+    data: str
+    train_samples: int
+    val_samples: int
+    classes: int
+    steps_per_epoch: int
+    total_steps: int
+    samples_per_step: int
+    decisions: dict[str, str]  # setting → "value (reason)"
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Resume(Event):
+    """Training goes on from a checkpoint. Earlier events with a later step are void."""
+
+    kind: ClassVar[str] = "resume"
+    step: int
+    checkpoint: str
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Step(Event):
+    """Means over the steps since the last such event; the times are seconds per step."""
+
+    kind: ClassVar[str] = "step"
+    step: int
+    epoch: int
+    batch: int
+    batches: int
+    loss: float
+    top1: float
+    topk: float
+    lr: float
+    samples_per_s: float
+    data_s: float
+    compute_s: float
+    exchange_s: float
+    update_s: float
+    grad_norm: float | None = None
+
+
+@dataclass(frozen=True)
+class Norms(Event):
+    kind: ClassVar[str] = "norms"
+    step: int
+    parameters: dict[str, float]
+    gradients: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Epoch(Event):
+    kind: ClassVar[str] = "epoch"
+    step: int
+    epoch: int
+    loss: float
+    top1: float
+    topk: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Eval(Event):
+    kind: ClassVar[str] = "eval"
+    step: int
+    epoch: float
+    loss: float
+    top1: float
+    topk: float
+    k: int
+    samples: int
+    seconds: float
+    best: bool
+
+
+@dataclass(frozen=True)
+class Checkpoint(Event):
+    kind: ClassVar[str] = "checkpoint"
+    step: int
+    path: str
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BadImage(Event):
+    kind: ClassVar[str] = "bad_image"
+    step: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Note(Event):
+    """A sentence for the user, such as a skipped update."""
+
+    kind: ClassVar[str] = "note"
+    step: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Stop(Event):
+    """Training ended before its length."""
+
+    kind: ClassVar[str] = "stop"
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class End(Event):
+    kind: ClassVar[str] = "end"
+    step: int
+    wall_s: float
+
+
+class Sink(Protocol):
+    """Takes events as they happen."""
+
+    def take(self, event: Event) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Observer:
+    """Hands each event to every sink, in order."""
+
+    sinks: list[Sink] = field(default_factory=list)
+
+    def emit(self, event: Event) -> None:
+        for sink in self.sinks:
+            sink.take(event)
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
+
+
+class AppendedLines:
+    """A text file that grows by whole lines, each on disk before the next step; a full disk is the user's to know."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def line(self, text: str) -> None:
+        try:
+            self._file.write(text + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def _trouble(self, error: OSError) -> UserError:
+        return UserError(
+            f"{self.path} cannot be written",
+            why=error.strerror or str(error),
+            remedy="make room or mend the permissions, then go on with --resume: checkpoints already saved are valid",
+        )
+
+
+class EventFile:
+    """Writes events as JSON lines."""
+
+    def __init__(self, run: Path) -> None:
+        self._lines = AppendedLines(run / EVENTS_FILE)
+
+    def take(self, event: Event) -> None:
+        record = {"t": round(time.time(), 3), "kind": event.kind, **asdict(event)}
+        self._lines.line(json.dumps(_finite(record), allow_nan=False, ensure_ascii=False))
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: a number that is not finite is written as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return value
+
+
+def read_events(run: Path, *, superseded: bool = False) -> list[dict[str, Any]]:
+    """The events of a run, less those that a resume made void and a last line cut off by a crash."""
+    path = run / EVENTS_FILE
+    if not path.is_file():
+        raise UserError(
+            f"{run} is not a run", why=f"it has no {EVENTS_FILE}", remedy="give the folder that `phalanx train` named"
+        )
+    kept: list[dict[str, Any]] = []
+    for record in _records(path):
+        if record["kind"] == Resume.kind and not superseded:
+            kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["step"]]
+        kept.append(record)
+    return kept
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+                if not isinstance(record, dict) or "kind" not in record:
+                    raise ValueError("not an event")
+            except ValueError as error:
+                if not line.endswith("\n"):
+                    return  # the process died while writing it
+                raise UserError(
+                    f"{path}, line {number} is not an event", why=str(error), remedy="remove the line"
+                ) from error
+            yield record

@@ -1,0 +1,87 @@
+"""Events as plain sentences: the log file, and the screen where there is no terminal."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from phalanx.observe import events as ev
+from phalanx.observe.events import AppendedLines, Event
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def sentence(event: Event) -> str | None:
+    """An event in words, or None for what only programs read."""
+    match event:
+        case ev.Start():
+            return (
+                f"{event.model} ({event.parameters:,} parameters) on {event.data}: {event.train_samples:,} training "
+                f"and {event.val_samples:,} validation images, {event.classes} classes; {event.total_steps:,} steps of "
+                f"{event.samples_per_step} samples, {event.steps_per_epoch} an epoch"
+            )
+        case ev.Resume():
+            return "\n".join([*event.warnings, f"resumed at step {event.step} from {event.checkpoint}"])
+        case ev.Step():
+            return (
+                f"epoch {event.epoch} batch {event.batch}/{event.batches} step {event.step}: loss {event.loss:.4f} "
+                f"top-1 {percent(event.top1)} lr {event.lr:.5g} {event.samples_per_s:.1f} samples/s"
+            )
+        case ev.Norms():
+            total = {which: sum(v * v for v in norms.values()) ** 0.5 for which, norms in _norms(event).items()}
+            return f"step {event.step}: parameter norm {total['parameters']:.5g} gradient norm {total['gradients']:.5g}"
+        case ev.Epoch():
+            return (
+                f"epoch {event.epoch} done: training loss {event.loss:.4f} top-1 {percent(event.top1)} "
+                f"over {event.samples:,} samples"
+            )
+        case ev.Eval():
+            mark = " (best so far)" if event.best else ""
+            return (
+                f"validation at step {event.step}: top-1 {percent(event.top1)} top-{event.k} {percent(event.topk)} "
+                f"loss {event.loss:.4f} on {event.samples:,} images in {event.seconds:.1f} s{mark}"
+            )
+        case ev.BadImage():
+            return f"bad image skipped: {event.name}: {event.reason}"
+        case ev.Note():
+            return event.text
+        case ev.Stop():
+            return f"stopped at step {event.step}: {event.reason}"
+        case _:
+            return None
+
+
+def _norms(event: ev.Norms) -> dict[str, dict[str, float]]:
+    return {"parameters": event.parameters, "gradients": event.gradients}
+
+
+class LineSink:
+    """Writes each event's sentence somewhere, one or more lines at a time."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def take(self, event: Event) -> None:
+        text = sentence(event)
+        if text is not None:
+            self._write(text)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class LogFile(LineSink):
+    """log.txt of a run: every sentence with its time."""
+
+    def __init__(self, run: Path) -> None:
+        self._lines = AppendedLines(run / "log.txt")
+        super().__init__(self.text)
+
+    def text(self, text: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        for line in text.splitlines():
+            self._lines.line(f"{stamp} {line}")
+
+    def close(self) -> None:
+        self._lines.close()

@@ -1,0 +1,130 @@
+"""Learning curves of one or several runs in one figure, drawn from the events that runs leave behind."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from phalanx.errors import UserError
+from phalanx.observe import events as ev
+from phalanx.observe.events import read_events
+
+Axis = Literal["step", "epoch", "time"]
+AXES: tuple[Axis, ...] = ("step", "epoch", "time")
+_LABELS = {"step": "step", "epoch": "epoch", "time": "seconds of training"}
+_ENDINGS = ("png", "svg", "pdf")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One series of points."""
+
+    x: list[float]
+    y: list[float]
+
+
+@dataclass(frozen=True)
+class RunCurves:
+    """What a figure shows of a run."""
+
+    label: str
+    train_loss: Curve
+    train_top1: Curve
+    val_loss: Curve
+    val_top1: Curve
+    rate: Curve
+
+
+def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
+    """The curves of a run against steps, epochs or seconds of its own clock (pauses between resumes left out)."""
+    records = read_events(run)
+    starts = [record for record in records if record["kind"] == ev.Start.kind]
+    if not starts:
+        raise UserError(f"{run} has nothing to draw", why="it ended before training began", remedy="see its log.txt")
+    per_epoch = starts[-1]["steps_per_epoch"]
+    places = _places(records, axis, per_epoch)
+
+    def curve(kind: str, field: str, scale: float = 1.0) -> Curve:
+        chosen = [
+            (x, r[field]) for r, x in zip(records, places, strict=True) if r["kind"] == kind and r[field] is not None
+        ]
+        return Curve([x for x, _ in chosen], [scale * value for _, value in chosen])
+
+    return RunCurves(
+        label,
+        train_loss=curve(ev.Step.kind, "loss"),
+        train_top1=curve(ev.Epoch.kind, "top1", 100),
+        val_loss=curve(ev.Eval.kind, "loss"),
+        val_top1=curve(ev.Eval.kind, "top1", 100),
+        rate=curve(ev.Step.kind, "lr"),
+    )
+
+
+def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[float]:
+    if axis == "step":
+        return [record.get("step", 0) for record in records]
+    if axis == "epoch":
+        return [record.get("step", 0) / per_epoch for record in records]
+    places, elapsed, before = [], 0.0, None
+    for record in records:
+        if record["kind"] != ev.Start.kind and before is not None:
+            elapsed += max(0.0, record["t"] - before)
+        before = record["t"]
+        places.append(elapsed)
+    return places
+
+
+def draw_curves(runs: list[Path], out: Path, axis: Axis = "epoch") -> None:
+    """Accuracy, loss and learning rate of the runs. The file's ending chooses PNG, SVG or PDF."""
+    if out.suffix.lstrip(".") not in _ENDINGS:
+        raise UserError(
+            f"{out.name} has no known picture format", why=f"endings: {', '.join(_ENDINGS)}", remedy="-o curves.png"
+        )
+    named = [read_curves(run, axis, label) for run, label in zip(runs, _names(runs), strict=True)]
+    if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
+        raise UserError(
+            "there is nothing to draw yet",
+            why="no step or evaluation has been reported",
+            remedy="train a little longer",
+        )
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 3.8), layout="constrained", dpi=130)
+    accuracy, loss, rate = figure.subplots(1, 3)
+    single = len(named) == 1
+    for number, curves in enumerate(named):
+        colour = f"C{number % 10}"
+        mark = "o" if len(curves.val_top1.x) <= 30 else ""
+        accuracy.plot(curves.val_top1.x, curves.val_top1.y, colour, marker=mark, ms=3, label=curves.label)
+        accuracy.plot(curves.train_top1.x, curves.train_top1.y, colour, ls=":", alpha=0.8)
+        loss.plot(curves.train_loss.x, curves.train_loss.y, colour, ls=":", alpha=0.8)
+        loss.plot(curves.val_loss.x, curves.val_loss.y, colour, marker=mark, ms=3)
+        rate.plot(curves.rate.x, curves.rate.y, colour)
+    accuracy.set(title="top-1 accuracy, %", xlabel=_LABELS[axis])
+    loss.set(title="loss", xlabel=_LABELS[axis])
+    rate.set(title="learning rate", xlabel=_LABELS[axis])
+    accuracy.plot([], [], "grey", label="validation")
+    accuracy.plot([], [], "grey", ls=":", label="training")
+    for axes in (accuracy, loss, rate):
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    if single:
+        figure.suptitle(named[0].label)
+    handles, labels = accuracy.get_legend_handles_labels()
+    accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
+    try:
+        figure.savefig(out)
+    except OSError as error:
+        raise UserError(
+            f"{out} cannot be written", why=error.strerror or str(error), remedy="choose another -o"
+        ) from error
+
+
+def _names(runs: list[Path]) -> list[str]:
+    """Folder names, with as much of their parents as it takes to tell them apart."""
+    names = [run.resolve().name for run in runs]
+    doubled = {name for name, count in Counter(names).items() if count > 1}
+    return [
+        f"{run.resolve().parent.name}/{name}" if name in doubled else name
+        for run, name in zip(runs, names, strict=True)
+    ]

@@ -1,0 +1,77 @@
+"""The learning rate as a pure function of the step, evaluated wherever the update happens."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from phalanx.config.durations import Duration
+from phalanx.config.schema import ScheduleConfig
+
+_ONE_CYCLE_START = 1 / 25  # Smith & Topin's division factor, as in torch
+_ONE_CYCLE_RISE = 0.3  # share of the run, where no warm-up is given
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`schedule(step)` is the rate of update number `step`, counted from 0. Plain numbers, so it can travel."""
+
+    kind: str
+    peak: float
+    total: int
+    warmup: int
+    warmup_kind: str
+    warmup_start: float
+    milestones: tuple[int, ...]
+    factor: float
+    power: float
+    floor: float
+
+    def __call__(self, step: int) -> float:
+        if step < self.warmup:
+            return self.peak * self._rise(step)
+        return self.peak * self._decay(step)
+
+    def _rise(self, step: int) -> float:
+        done = (step + 1) / self.warmup
+        if self.kind == "one-cycle":
+            return _ONE_CYCLE_START + (1 - _ONE_CYCLE_START) * (1 - math.cos(math.pi * done)) / 2
+        shape = {"linear": done, "power": done**self.power, "sqrt": math.sqrt(done)}[self.warmup_kind]
+        # Warm up to what the decay gives at that step, so that milestones inside the warm-up count too.
+        return float((self.warmup_start + (1 - self.warmup_start) * shape) * self._decay(self.warmup))
+
+    def _decay(self, step: int) -> float:
+        done = min(1.0, (step - self.warmup) / max(1, self.total - self.warmup))
+        if self.kind in ("cosine", "one-cycle"):
+            return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
+        if self.kind == "polynomial":
+            return float(self.floor + (1 - self.floor) * (1 - done) ** self.power)
+        if self.kind == "step":
+            return float(max(self.floor, self.factor ** sum(step >= place for place in self.milestones)))
+        return 1.0
+
+
+def make_schedule(config: ScheduleConfig, *, peak: float, total: int, in_steps: Callable[[Duration], int]) -> Schedule:
+    """Resolve the durations of a schedule into steps. `peak` has the scaling rule applied already."""
+    warmup = min(in_steps(config.warmup), total)
+    if config.kind == "one-cycle" and warmup == 0:
+        warmup = round(_ONE_CYCLE_RISE * total)
+    milestones = [in_steps(place) for place in config.milestones]
+    if config.every is not None:
+        milestones += range(max(1, in_steps(config.every)), total, max(1, in_steps(config.every)))
+    return Schedule(
+        kind=config.kind,
+        peak=peak,
+        total=total,
+        warmup=warmup,
+        warmup_kind=config.warmup_kind,
+        warmup_start=config.warmup_start,
+        milestones=tuple(sorted(milestones)),
+        factor=config.factor,
+        power=config.power,
+        floor=config.floor,
+    )
+
+
+def scaled_rate(lr: float, lr_per: int | None, samples_per_step: int) -> float:
+    """The linear scaling rule of arXiv 1706.02677: `lr` is meant for `lr_per` samples a step."""
+    return lr if lr_per is None else lr * samples_per_step / lr_per

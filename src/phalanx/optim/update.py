@@ -1,0 +1,135 @@
+"""The one update: gradients and a step number in, next parameters out, the same on a trainer and on a server."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from phalanx.config.schema import OptimConfig
+from phalanx.errors import UserError, nearest
+from phalanx.optim.schedule import Schedule
+
+Groups = list[dict[str, Any]]
+
+
+class Update:
+    """Applies the gradients that lie in `parameter.grad`; owns the optimizer's state, by parameter name."""
+
+    def __init__(
+        self, params: Mapping[str, Tensor], no_decay: Iterable[str], config: OptimConfig, schedule: Schedule
+    ) -> None:
+        exempt = set() if config.decay_norm_and_bias else set(no_decay)
+        decayed = [name for name in params if name not in exempt]
+        exempted = [name for name in params if name in exempt]
+        groups: Groups = []
+        if decayed:
+            groups.append({"params": [params[name] for name in decayed], "weight_decay": config.weight_decay})
+        if exempted:
+            groups.append({"params": [params[name] for name in exempted], "weight_decay": 0.0})
+        self.names = decayed + exempted  # in the optimizer's own order
+        self.schedule = schedule
+        self._name = config.name.lower()
+        self._optimizer = make_optimizer(groups, config, schedule(0))
+
+    def __call__(self, step: int) -> float:
+        """Update number `step`. Returns the rate that it used."""
+        lr = self.schedule(step)
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        self._optimizer.step()
+        return lr
+
+    def clear(self) -> None:
+        """Forget the gradients, keeping nothing allocated for them."""
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The optimizer's state: tensors as `parameter/slot`, and what is not a tensor."""
+        tensors: dict[str, Tensor] = {}
+        scalars: dict[str, Any] = {}
+        saved = self._optimizer.state_dict()
+        for number, slots in saved["state"].items():
+            for slot, value in slots.items():
+                if isinstance(value, Tensor):
+                    tensors[f"{self.names[number]}/{slot}"] = value
+                elif value is not None:
+                    scalars[f"{self.names[number]}/{slot}"] = value
+        # Some optimizers count in the group (timm's LAMB its steps). Settings are not state: the config has them.
+        counters = [
+            {
+                key: value
+                for key, value in group.items()
+                if key not in (*self._optimizer.defaults, "params", "initial_lr")
+            }
+            for group in saved["param_groups"]
+        ]
+        return tensors, {"name": self._name, "slots": scalars, "groups": counters}
+
+    def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
+        """Take up a saved state. Names must fit: the caller has checked that the model is the same."""
+        if scalars["name"] != self._name:
+            raise UserError(
+                f"the checkpoint was trained with the optimizer {scalars['name']}",
+                why=f"this run uses {self._name}, whose state is another",
+                remedy="resume with the same optimizer, or start a new run with --init-from",
+            )
+        numbers = {name: number for number, name in enumerate(self.names)}
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in [*tensors.items(), *scalars["slots"].items()]:
+            name, slot = key.rsplit("/", 1)
+            state.setdefault(numbers[name], {})[slot] = value
+        groups = self._optimizer.state_dict()["param_groups"]
+        for group, counters in zip(groups, scalars["groups"], strict=False):
+            group.update(counters)
+        self._optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def make_optimizer(groups: Groups, config: OptimConfig, lr: float) -> torch.optim.Optimizer:
+    """An optimizer by name. torch's own are made here; any other comes from timm, which is slow to import."""
+    name = config.name.lower()
+    common: dict[str, Any] = {"lr": lr, "weight_decay": config.weight_decay}
+    native: dict[str, Callable[[], torch.optim.Optimizer]] = {
+        "sgd": lambda: torch.optim.SGD(
+            groups,
+            **common,
+            momentum=config.momentum,
+            nesterov=config.nesterov and config.momentum > 0,
+            **{"fused": _fusible(groups), **config.options},
+        ),
+        "adam": lambda: torch.optim.Adam(groups, **common, **{"fused": _fusible(groups), **config.options}),
+        "adamw": lambda: torch.optim.AdamW(groups, **common, **{"fused": _fusible(groups), **config.options}),
+        "rmsprop": lambda: torch.optim.RMSprop(groups, **common, momentum=config.momentum, **config.options),
+    }
+    try:
+        if name in native:
+            return native[name]()
+        return _from_timm(name, groups, config, lr)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"the optimizer {config.name} cannot be made with these settings",
+            why=str(error),
+            remedy="check optim.options and the other settings under optim",
+        ) from error
+
+
+def _fusible(groups: Groups) -> bool:
+    return all(
+        param.is_floating_point() and param.device.type in ("cpu", "cuda") for g in groups for param in g["params"]
+    )
+
+
+def _from_timm(name: str, groups: Groups, config: OptimConfig, lr: float) -> torch.optim.Optimizer:
+    from timm.optim import create_optimizer_v2, list_optimizers  # type: ignore[attr-defined]
+
+    known = [str(each) for each in list_optimizers()]
+    if name not in known:
+        raise UserError(
+            f"there is no optimizer {config.name!r}",
+            why="optimizers come from torch and timm by name",
+            remedy=nearest(name, sorted({*known, "sgd", "adam", "adamw", "rmsprop"})),
+        )
+    made: torch.optim.Optimizer = create_optimizer_v2(
+        groups, opt=name, lr=lr, weight_decay=config.weight_decay, momentum=config.momentum, **config.options
+    )
+    return made

@@ -1,0 +1,41 @@
+"""Stopping politely: the first Ctrl-C or SIGTERM is noted, the second ends the process at once."""
+
+import os
+import signal
+from types import FrameType, TracebackType
+
+_WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """While entered, signals only leave a note, so that a step is never cut in two."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def __bool__(self) -> bool:
+        return self.received is not None
+
+    @property
+    def exit_code(self) -> int:
+        """128 + the signal's number, as shells expect."""
+        return 128 + self.received if self.received is not None else 0
+
+    def __enter__(self) -> "StopRequest":
+        for number in _WATCHED:
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            os._exit(128 + number)
+        self.received = signal.Signals(number)
+        message = f"\n{self.received.name}: finishing this step and saving; once more quits at once\n"
+        os.write(2, message.encode())  # print() may be interrupted in the middle of itself

@@ -1,0 +1,110 @@
+"""The first and the last thing a run prints, and summary.json."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from phalanx.config.schema import RunConfig
+from phalanx.engine.state import TrainState
+from phalanx.errors import UserError
+from phalanx.observe import events as ev
+from phalanx.observe.lines import percent, sentence
+from phalanx.optim.schedule import scaled_rate
+from phalanx.run import RunFolder, machine, versions
+from phalanx.trainer import Trainer
+
+
+def print_header(console: Console, start: ev.Start, config: RunConfig, folder: RunFolder) -> None:
+    """What was decided, each with its reason, before anything slow happens."""
+    console.print(Text(f"phalanx train · {config.name}", style="bold"))
+    rows = {"run": str(folder.path), "task": sentence(start) or "", **start.decisions}
+    rate = scaled_rate(config.optim.lr, config.optim.lr_per, start.samples_per_step)
+    rows["optimizer"] = f"{config.optim.name}, peak rate {rate:g}, {config.schedule.kind}, seed {config.train.seed}"
+    _print_rows(console, rows)
+    for note in start.notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+
+
+def _print_rows(console: Console, rows: dict[str, str]) -> None:
+    if console.is_terminal:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for name, value in rows.items():
+            table.add_row(Text(name, style="cyan"), Text(value))
+        console.print(table)
+        return
+    for name, value in rows.items():
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def write_summary(
+    folder: RunFolder, state: TrainState, trainer: Trainer, command: str, start: ev.Start, finished: bool
+) -> dict[str, Any]:
+    """summary.json, and the curves beside it."""
+    last, best, times = trainer.last_eval, state.best, trainer.run_times
+    busy = max(1e-9, times.data_s + times.compute_s + times.exchange_s + times.update_s)
+    summary = {
+        "finished": finished,
+        "best": vars(best) if best else None,
+        "last": {"top1": last.top1, "topk": last.topk, "loss": last.loss, "step": last.step} if last else None,
+        "k": trainer.engine.k,
+        "epochs": state.step / trainer.plan.steps_per_epoch,
+        "steps": state.step,
+        "samples_per_s": times.samples_per_s,
+        "shares": {
+            "data": times.data_s / busy,
+            "compute": times.compute_s / busy,
+            "exchange": times.exchange_s / busy,
+            "update": times.update_s / busy,
+        },
+        "train_s": state.train_s,
+        "wall_s": trainer.wall_s(state),
+        "model": start.model,
+        "parameters": start.parameters,
+        "data": start.data,
+        "decisions": start.decisions,
+        "command": command,
+        "versions": versions(),
+        "machine": machine(),
+    }
+    folder.write_summary(summary)
+    _draw_curves(folder)
+    return summary
+
+
+def _draw_curves(folder: RunFolder) -> None:
+    from phalanx.observe.plots import draw_curves
+
+    try:
+        for ending in ("png", "svg"):
+            draw_curves([folder.path], folder.path / f"curves.{ending}")
+    except UserError:
+        return  # stopped before there was anything to draw
+
+
+def print_summary(console: Console, folder: RunFolder, summary: dict[str, Any], finished: bool) -> None:
+    """The result, where everything is, and how to go on."""
+    best, last, k = summary["best"], summary["last"], summary["k"]
+    console.print(Text("done" if finished else "stopped", style="bold"))
+    rows = {}
+    if best:
+        rows["best"] = f"top-1 {percent(best['top1'])}, top-{k} {percent(best['topk'])} at step {best['step']}"
+    if last:
+        rows["last"] = f"top-1 {percent(last['top1'])}, top-{k} {percent(last['topk'])} at step {last['step']}"
+    rows["trained"] = f"{summary['epochs']:.2f} epochs, {summary['steps']:,} steps in {summary['wall_s']:.1f} s"
+    shares = summary["shares"]
+    parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items() if share > 0.005)
+    rows["speed"] = f"{summary['samples_per_s']:.1f} samples/s ({parts})"
+    path = folder.path
+    present = [
+        name
+        for name in ("summary.json", "curves.png", "events.jsonl", "log.txt", "quarantine.tsv", "checkpoints/")
+        if (path / name).exists()
+    ]
+    rows["folder"] = f"{path}: {', '.join(present)}"
+    if finished:
+        rows["next"] = f"phalanx eval {path}   phalanx predict {path} IMAGE…   phalanx plot {path}"
+    else:
+        rows["go on"] = f"phalanx train --resume {path}"
+    _print_rows(console, rows)

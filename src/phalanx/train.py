@@ -1,0 +1,174 @@
+"""`phalanx train`: from a resolved configuration to a finished run. Reads top to bottom."""
+
+import time
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from phalanx import checkpoint
+from phalanx.config.schema import RunConfig
+from phalanx.data.framing import eval_framing, train_framing
+from phalanx.data.open import Splits, open_data
+from phalanx.data.pipeline import Pipeline
+from phalanx.data.pixels import pixel_ops
+from phalanx.engine.inputs import Inputs
+from phalanx.engine.loop import Plan, make_plan, train
+from phalanx.engine.settings import Settings, choose, keep_freed_memory
+from phalanx.engine.state import Ema, LossScale, TrainState
+from phalanx.engine.step import Engine, LossNotFinite
+from phalanx.errors import EXIT_USER, UserError
+from phalanx.exchange.base import Exchange
+from phalanx.exchange.local import LocalExchange
+from phalanx.identity import Identity
+from phalanx.models.build import build_model
+from phalanx.models.params import no_decay_names
+from phalanx.observe import events as ev
+from phalanx.observe.display import make_display
+from phalanx.observe.events import EventFile, Observer
+from phalanx.observe.lines import LogFile
+from phalanx.optim.schedule import make_schedule, scaled_rate
+from phalanx.optim.update import Update
+from phalanx.request import Request
+from phalanx.run import RunFolder, create_run
+from phalanx.signals import StopRequest
+from phalanx.summary import print_header, print_summary, write_summary
+from phalanx.trainer import Trainer
+from phalanx.weights import initialize_from, restore
+
+
+def run(request: Request, console: Console) -> int:
+    """Train, and return the process's exit code."""
+    started = time.perf_counter()
+    config = request.resolved.config
+    if config.machine.allocator != "system":
+        keep_freed_memory()
+    settings = choose(config.machine)
+    settings.apply()
+    torch.manual_seed(config.train.seed)
+    splits = open_data(config.data, threads=config.data.threads or settings.threads)
+    identity = Identity.of(config, splits)
+    model = _model(config, identity, settings)
+    plan = make_plan(config, len(splits.train), config.train.batch_size * config.optim.accumulate)
+    state = TrainState(
+        model,
+        ema=Ema(model, config.optim.ema) if config.optim.ema is not None else None,
+        loss_scale=LossScale() if settings.dtype == torch.float16 else None,
+    )
+    exchange = _exchange(config, model, plan)
+    if request.init_from is not None:
+        initialize_from(request.init_from, state, identity, new_head=config.model.new_head)
+    pipeline = _pipeline(config, splits, identity, exchange, settings, plan)
+
+    resumed = None
+    if request.resume is not None:
+        resumed = restore(request.resume.checkpoints, state, exchange, identity, plan)
+    folder = request.resume or create_run(request.out, config.name)
+    folder.write_config(request.resolved)
+    display = make_display(console)
+    observer = Observer([EventFile(folder.path), LogFile(folder.path), display])
+    start = ev.Start(
+        command=request.command,
+        model=config.model.name,
+        parameters=sum(p.numel() for p in model.parameters()),
+        data=splits.train.description,
+        train_samples=len(splits.train),
+        val_samples=len(splits.val),
+        classes=len(identity.classes),
+        steps_per_epoch=plan.steps_per_epoch,
+        total_steps=plan.total_steps,
+        samples_per_step=plan.samples_per_step,
+        decisions={name: str(decision) for name, decision in settings.decisions.items()},
+        notes=splits.notes,
+    )
+    print_header(console, start, config, folder)
+    observer.emit(start)
+    if resumed is not None:
+        observer.emit(resumed)
+
+    engine = Engine(
+        settings,
+        Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed),
+        config.loss.label_smoothing,
+        min(config.eval.top_k, len(identity.classes)),
+        config.train.seed,
+        config.train.monitor,
+    )
+    stop = StopRequest()
+    trainer = Trainer(
+        config=config,
+        identity=identity,
+        folder=folder,
+        plan=plan,
+        engine=engine,
+        exchange=exchange,
+        observer=observer,
+        display=display,
+        validation=splits.val,
+        validation_framing=eval_framing(config.data, identity.image_size, splits.val),
+        stopping=lambda: bool(stop),
+        started=started,
+    )
+    with stop:
+        try:
+            finished = train(state, pipeline, exchange, engine, plan, trainer, trainer.stopping)
+        except LossNotFinite as error:
+            observer.emit(ev.Stop(state.step, error.what))
+            raise _with_last_checkpoint(error, folder) from error
+        except UserError as error:
+            observer.emit(ev.Stop(state.step, error.what))
+            raise
+        finally:
+            display.close()
+        if finished:
+            observer.emit(ev.End(state.step, trainer.wall_s(state)))
+        elif stop.received is not None:
+            observer.emit(ev.Stop(state.step, stop.received.name))
+        summary = write_summary(folder, state, trainer, request.command, start, finished)
+    print_summary(console, folder, summary, finished)
+    observer.close()
+    return 0 if finished else stop.exit_code or EXIT_USER
+
+
+def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Module:
+    model = build_model(
+        config.model,
+        num_classes=len(identity.classes),
+        channels=identity.channels,
+        image_size=identity.image_size,
+    ).to(settings.device, memory_format=settings.memory_format)
+    if settings.compile:
+        model.compile()
+    return model
+
+
+def _exchange(config: RunConfig, model: nn.Module, plan: Plan) -> Exchange:
+    peak = scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step)
+    schedule = make_schedule(config.schedule, peak=peak, total=plan.total_steps, in_steps=plan.in_steps)
+    named = {name: param for name, param in model.named_parameters() if param.requires_grad}
+    update = Update(named, no_decay_names(model), config.optim, schedule)
+    return LocalExchange(model, update, accumulate=config.optim.accumulate, clip_norm=config.optim.clip_norm)
+
+
+def _pipeline(
+    config: RunConfig, splits: Splits, identity: Identity, exchange: Exchange, settings: Settings, plan: Plan
+) -> Pipeline:
+    return Pipeline(
+        splits.train,
+        train_framing(config.augment, config.data, identity.image_size, config.train.seed, splits.train),
+        pixel_ops(config.augment, config.train.seed),
+        seed=config.train.seed,
+        batch=plan.samples_per_step,
+        drop_last=config.data.drop_last,
+        share=exchange.share,
+        prefetch=config.data.prefetch,
+        bad_images=config.data.bad_images,
+        bad_images_cap=config.data.bad_images_cap,
+        pin=settings.device.type == "cuda",
+    )
+
+
+def _with_last_checkpoint(error: LossNotFinite, folder: RunFolder) -> LossNotFinite:
+    last = checkpoint.latest_path(folder.checkpoints)
+    kept = f"; the last good checkpoint is {last}" if last else "; no checkpoint had been saved yet"
+    return LossNotFinite(error.what, why=error.why + kept, remedy=error.remedy)

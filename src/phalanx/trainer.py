@@ -1,0 +1,220 @@
+"""What happens around the steps of a run: report, evaluate, save."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from phalanx import checkpoint
+from phalanx.config.schema import RunConfig
+from phalanx.data.base import Batch, Framing, MicroBatch, Source
+from phalanx.data.pipeline import evaluation_batches
+from phalanx.engine.evaluate import evaluate
+from phalanx.engine.loop import Plan
+from phalanx.engine.state import Best, TrainState
+from phalanx.engine.step import Engine, LossNotFinite, Measurements
+from phalanx.engine.totals import Totals
+from phalanx.exchange.base import Exchange
+from phalanx.identity import Identity
+from phalanx.observe import events as ev
+from phalanx.observe.display import Display, Tick
+from phalanx.observe.events import AppendedLines, Observer
+from phalanx.run import RunFolder
+
+
+@dataclass
+class Times:
+    """Seconds spent since the last step event."""
+
+    steps: int = 0
+    samples: int = 0
+    data_s: float = 0.0
+    compute_s: float = 0.0
+    exchange_s: float = 0.0
+    update_s: float = 0.0
+
+    def add(self, measurements: Measurements) -> None:
+        self.steps += 1
+        self.samples += measurements.totals.samples
+        self.data_s += measurements.data_s
+        self.compute_s += measurements.compute_s
+        self.exchange_s += measurements.exchange_s
+        self.update_s += measurements.update_s
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
+
+
+@dataclass
+class Trainer:
+    """The actions of the loop, for one run with one folder."""
+
+    config: RunConfig
+    identity: Identity
+    folder: RunFolder
+    plan: Plan
+    engine: Engine
+    exchange: Exchange
+    observer: Observer
+    display: Display
+    validation: Source
+    validation_framing: Framing
+    stopping: Callable[[], bool]
+    started: float
+    last_eval: ev.Eval | None = None
+    times: Times = field(default_factory=Times)
+    run_times: Times = field(default_factory=Times)
+
+    def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
+        """Sums, ticks, and the events that are due after a step."""
+        state.interval.add(measurements.totals)
+        state.epoch_totals.add(measurements.totals)
+        state.train_s += measurements.seconds
+        self.times.add(measurements)
+        self.run_times.add(measurements)
+        self._bad_images(state, batch.bad)
+        number = batch.start // self.plan.samples_per_step + 1
+        if measurements.skipped:
+            scale = state.loss_scale.scale if state.loss_scale else 0
+            self.observer.emit(
+                ev.Note(state.step, f"step {state.step}: fp16 overflow, no update; loss scale now {scale:g}")
+            )
+        if measurements.norms is not None:
+            norms = measurements.norms
+            self.observer.emit(ev.Norms(state.step, norms.parameters, norms.gradients))
+        self.display.tick(
+            Tick(
+                step=state.step,
+                total_steps=self.plan.total_steps,
+                epoch=batch.epoch + 1,
+                batch=number,
+                batches=self.plan.steps_per_epoch,
+                loss=state.epoch_totals.loss,
+                top1=state.epoch_totals.top1,
+                samples_per_s=self.times.samples_per_s,
+            )
+        )
+        if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
+            self._step_event(state, batch.epoch + 1, number, measurements)
+        if batch.last:
+            totals = state.epoch_totals
+            self.observer.emit(
+                ev.Epoch(state.step, batch.epoch + 1, totals.loss, totals.top1, totals.topk, totals.samples)
+            )
+            state.epoch_totals = Totals()
+
+    def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
+        totals, times = state.interval, self.times
+        self.observer.emit(
+            ev.Step(
+                step=state.step,
+                epoch=epoch,
+                batch=number,
+                batches=self.plan.steps_per_epoch,
+                loss=totals.loss,
+                top1=totals.top1,
+                topk=totals.topk,
+                lr=measurements.lr,
+                samples_per_s=times.samples_per_s,
+                data_s=times.data_s / times.steps,
+                compute_s=times.compute_s / times.steps,
+                exchange_s=times.exchange_s / times.steps,
+                update_s=times.update_s / times.steps,
+                grad_norm=measurements.grad_norm,
+            )
+        )
+        state.interval, self.times = Totals(), Times()
+
+    def _bad_images(self, state: TrainState, bad: list[tuple[str, str]]) -> None:
+        if not bad:
+            return
+        lines = AppendedLines(self.folder.quarantine)
+        for name, reason in bad:
+            lines.line(f"{name}\t{reason}")
+            self.observer.emit(ev.BadImage(state.step, name, reason))
+        lines.close()
+
+    def evaluate(self, state: TrainState) -> bool:
+        """Accuracy on the validation split, exact; remembers the best and says whether this is it."""
+        begin = time.perf_counter()
+        batch_size = self.config.eval.batch_size or self.config.train.batch_size
+        done = 0
+        bad: list[tuple[str, str]] = []
+
+        def counted() -> Iterator[MicroBatch]:
+            nonlocal done
+            for batch in evaluation_batches(
+                self.validation, self.validation_framing, batch_size, self.exchange.share, bad=bad
+            ):
+                done += batch.count
+                self.display.evaluating(done, len(self.validation))
+                yield batch
+
+        mine = evaluate(state.judged_model, counted(), self.engine, stopping=self.stopping)
+        samples, loss_sum, correct1, correctk = self.exchange.sum(
+            [mine.samples, mine.loss_sum, mine.correct1, mine.correctk]
+        )
+        totals = Totals(int(samples), loss_sum, int(correct1), int(correctk))
+        self._bad_images(state, bad)
+        state.evaluated_step = state.step
+        best = state.best is None or totals.top1 > state.best.top1
+        epoch = state.step / self.plan.steps_per_epoch
+        if best:
+            state.best = Best(totals.top1, totals.topk, state.step, epoch)
+        self.last_eval = ev.Eval(
+            step=state.step,
+            epoch=epoch,
+            loss=totals.loss,
+            top1=totals.top1,
+            topk=totals.topk,
+            k=self.engine.k,
+            samples=totals.samples,
+            seconds=time.perf_counter() - begin,
+            best=best,
+        )
+        self.observer.emit(self.last_eval)
+        return best and self.config.checkpoint.keep_best
+
+    def save(self, state: TrainState) -> None:
+        """A checkpoint of everything that the next step depends on."""
+        begin = time.perf_counter()
+        _refuse_ruined(state.model, state.step)
+        optimizer, scalars = self.exchange.state()
+        tensors = {"model": state.model.state_dict(), "optimizer": optimizer}
+        if state.ema is not None:
+            tensors["ema"] = state.ema.model.state_dict()
+        numbers = state.numbers() | {"wall_s": self.wall_s(state)}
+        path = checkpoint.save(
+            self.folder.checkpoints,
+            state.step,
+            tensors,
+            {
+                "training": numbers,
+                "optimizer": scalars,
+                "identity": self.identity.saved(),
+                "config": self.config.model_dump(mode="json"),
+                "samples_per_step": self.plan.samples_per_step,
+            },
+        )
+        if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:
+            checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.top1)
+        checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep_last)
+        size = sum(file.stat().st_size for file in path.iterdir())
+        self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
+
+    def wall_s(self, state: TrainState) -> float:
+        """Seconds that the run has taken so far, the parts before a resume included."""
+        return state.wall_s + time.perf_counter() - self.started
+
+
+def _refuse_ruined(model: nn.Module, step: int) -> None:
+    """A finite loss may still have had an infinite gradient: such weights must not replace good ones."""
+    if not all(bool(torch.isfinite(param).all()) for param in model.parameters()):
+        raise LossNotFinite(
+            f"the weights are not finite after step {step}",
+            why="a gradient overflowed although the loss was finite; nothing was saved",
+            remedy="lower optim.lr, set optim.clip_norm=1, or machine.precision=fp32",
+        )

@@ -1,0 +1,111 @@
+"""Putting saved weights into a model: resume, start from another run, use a checkpoint. Misfits are explained."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from phalanx import checkpoint
+from phalanx.checkpoint import Loaded
+from phalanx.engine.loop import Plan
+from phalanx.engine.state import TrainState
+from phalanx.errors import UserError
+from phalanx.exchange.base import Exchange
+from phalanx.identity import Identity
+from phalanx.models.params import classifier_names
+from phalanx.observe.events import Resume
+
+
+def restore(folder: Path, state: TrainState, exchange: Exchange, identity: Identity, plan: Plan) -> Resume:
+    """Continue from the newest whole checkpoint of a run: weights, optimizer, position, metrics."""
+    loaded, warnings = checkpoint.load_newest(folder)
+    refuse_other_identity(loaded, identity)
+    load_weights(state.model, loaded.tensors["model"], str(loaded.path))
+    if state.ema is not None:
+        load_weights(state.ema.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
+    exchange.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
+    state.restore(loaded.state["training"])
+    if state.step >= plan.total_steps and not plan.evaluation_due(state):
+        raise UserError(
+            f"{folder.parent} is finished: {state.step} of {plan.total_steps} steps are done",
+            why="there is nothing to resume",
+            remedy="train longer with --epochs, or start a new run",
+        )
+    if loaded.state["samples_per_step"] != plan.samples_per_step:
+        warnings.append(
+            f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "
+            "no sample is lost, but the result is not that of an uninterrupted run"
+        )
+    return Resume(state.step, str(loaded.path), warnings)
+
+
+def initialize_from(place: Path, state: TrainState, identity: Identity, *, new_head: bool) -> None:
+    """Start from the weights of a run, a checkpoint or a safetensors file; the training state starts afresh."""
+    if place.is_file():
+        tensors = _read_file(place)
+    else:
+        loaded = checkpoint.load(checkpoint.find(place))
+        if not new_head:
+            refuse_other_identity(loaded, identity)
+        tensors = loaded.tensors.get("ema", loaded.tensors["model"])
+    if new_head:
+        current = state.model.state_dict()
+        for name in classifier_names(state.model):
+            if name in tensors and tensors[name].shape != current[name].shape:
+                tensors[name] = current[name]
+    load_weights(state.model, tensors, str(place))
+    if state.ema is not None:
+        load_weights(state.ema.model, tensors, str(place))
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path} cannot be read as weights",
+            why=str(error),
+            remedy="give a run, a checkpoint folder, or a .safetensors file (a pickled .pth can run code: refused)",
+        ) from error
+
+
+def refuse_other_identity(loaded: Loaded, identity: Identity) -> None:
+    """A checkpoint of another model or another number of classes does not fit, and we can say so in words."""
+    saved = loaded.state["identity"]
+    if saved["model"] != identity.model:
+        raise UserError(
+            f"{loaded.path} is a checkpoint of {saved['model']}, not of {identity.model}",
+            why="weights fit only the model that they were trained for",
+            remedy=f"--model {saved['model']}, or choose another checkpoint",
+        )
+    if len(saved["classes"]) != len(identity.classes):
+        raise UserError(
+            f"{loaded.path} knows {len(saved['classes'])} classes, the data has {len(identity.classes)}",
+            why="the classifier's shape depends on the number of classes",
+            remedy="use the data that it was trained on; or fine-tune: --init-from with model.new_head=true",
+        )
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
+    """Copy weights in, in place, so that layout and device stay the model's own."""
+    current = model.state_dict()
+    missing = sorted(current.keys() - tensors.keys())
+    foreign = sorted(tensors.keys() - current.keys())
+    reshaped = [name for name in current.keys() & tensors.keys() if current[name].shape != tensors[name].shape]
+    complaints = []
+    if missing:
+        complaints.append(f"{len(missing)} tensors are missing ({', '.join(missing[:3])} …)")
+    if foreign:
+        complaints.append(f"{len(foreign)} are foreign ({', '.join(foreign[:3])} …)")
+    for name in sorted(reshaped)[:3]:
+        complaints.append(f"{name} is {list(tensors[name].shape)} and should be {list(current[name].shape)}")
+    if complaints:
+        raise UserError(
+            f"the weights in {origin} do not fit the model",
+            why="; ".join(complaints),
+            remedy="check --model, its options and the number of classes; a fresh head: model.new_head=true",
+        )
+    model.load_state_dict(dict(tensors))
