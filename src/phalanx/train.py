@@ -10,7 +10,7 @@ from phalanx import checkpoint
 from phalanx.config.schema import RunConfig
 from phalanx.data.framing import eval_framing, train_framing
 from phalanx.data.open import Splits, open_data
-from phalanx.data.pipeline import Pipeline
+from phalanx.data.pipeline import BadImages, Pipeline
 from phalanx.data.pixels import pixel_ops
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan, train
@@ -106,6 +106,7 @@ def run(request: Request, console: Console) -> int:
         display=display,
         validation=splits.val,
         validation_framing=eval_framing(config.data, identity.image_size, splits.val),
+        validation_bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
         stopping=lambda: bool(stop),
         started=started,
     )
@@ -156,14 +157,14 @@ def _pipeline(
     return Pipeline(
         splits.train,
         train_framing(config.augment, config.data, identity.image_size, config.train.seed, splits.train),
-        pixel_ops(config.augment, config.train.seed),
         seed=config.train.seed,
         batch=plan.samples_per_step,
-        drop_last=config.data.drop_last,
         share=exchange.share,
+        drop_last=config.data.drop_last,
+        pixels=pixel_ops(config.augment, config.train.seed),
+        threads=config.data.threads or settings.threads,
         prefetch=config.data.prefetch,
-        bad_images=config.data.bad_images,
-        bad_images_cap=config.data.bad_images_cap,
+        bad=BadImages(splits.train, config.data.bad_images, config.data.bad_images_cap),
         pin=settings.device.type == "cuda",
     )
 

@@ -1,16 +1,16 @@
 """What happens around the steps of a run: report, evaluate, save."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from phalanx import checkpoint
 from phalanx.config.schema import RunConfig
-from phalanx.data.base import Batch, Framing, MicroBatch, Source
-from phalanx.data.pipeline import evaluation_batches
+from phalanx.data.base import Batch, Framing, Source
+from phalanx.data.pipeline import BadImages, evaluation_batches
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import Plan
 from phalanx.engine.state import Best, TrainState
@@ -62,6 +62,7 @@ class Trainer:
     display: Display
     validation: Source
     validation_framing: Framing
+    validation_bad: BadImages
     stopping: Callable[[], bool]
     started: float
     last_eval: ev.Eval | None = None
@@ -140,25 +141,27 @@ class Trainer:
     def evaluate(self, state: TrainState) -> bool:
         """Accuracy on the validation split, exact; remembers the best and says whether this is it."""
         begin = time.perf_counter()
-        batch_size = self.config.eval.batch_size or self.config.train.batch_size
         done = 0
-        bad: list[tuple[str, str]] = []
 
-        def counted() -> Iterator[MicroBatch]:
+        def watch(batch: Batch, logits: Tensor) -> None:
             nonlocal done
-            for batch in evaluation_batches(
-                self.validation, self.validation_framing, batch_size, self.exchange.share, bad=bad
-            ):
-                done += batch.count
-                self.display.evaluating(done, len(self.validation))
-                yield batch
+            done += batch.total
+            self.display.evaluating(done, len(self.validation))
+            self._bad_images(state, batch.bad)
 
-        mine = evaluate(state.judged_model, counted(), self.engine, stopping=self.stopping)
+        batches = evaluation_batches(
+            self.validation,
+            self.validation_framing,
+            self.config.eval.batch_size or self.config.train.batch_size,
+            self.exchange.share,
+            prefetch=self.config.data.prefetch,
+            bad=self.validation_bad,
+        )
+        mine = evaluate(state.judged_model, batches, self.engine, watch=watch, stopping=self.stopping)
         samples, loss_sum, correct1, correctk = self.exchange.sum(
             [mine.samples, mine.loss_sum, mine.correct1, mine.correctk]
         )
         totals = Totals(int(samples), loss_sum, int(correct1), int(correctk))
-        self._bad_images(state, bad)
         state.evaluated_step = state.step
         best = state.best is None or totals.top1 > state.best.top1
         epoch = state.step / self.plan.steps_per_epoch

@@ -1,5 +1,6 @@
 """Every setting of a run, with its type, default and meaning. The only home of defaults."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -128,6 +129,25 @@ class TrainConfig(Section):
     monitor: Annotated[int, Field(ge=0)] = Field(0, description="steps between norm events; 0 is off")
 
 
+class ExchangeConfig(Section):
+    method: Literal["local", "collective", "pserver"] = Field("local", description="how workers share their updates")
+    workers: Count = Field(1, description="trainers; each takes its share of every step's samples")
+    servers: Count = Field(1, description="pserver: processes that hold the parameters")
+    mode: str = Field("sync", description="pserver: sync, async, or ssp:S (nobody is more than S steps ahead)")
+    damping: bool = Field(False, description="pserver async: divide the rate by 1 + staleness")
+    compress: str = Field("none", description="none, fp16, bf16, 2bit, 2bit:T, 1bit, topk:R or powersgd:R")
+    sync_bn: bool = Field(False, description="batch-norm statistics over all workers instead of each its own")
+    timeout_s: Positive = Field(300.0, description="how long to wait for a silent worker or server")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ExchangeConfig":
+        if self.method == "local" and self.workers > 1:
+            raise ValueError("exchange.method=local has one worker; use collective or pserver for more")
+        if not re.fullmatch(r"sync|async|ssp:\d+", self.mode):
+            raise ValueError(f"exchange.mode {self.mode!r} is none of sync, async, ssp:S (such as ssp:2)")
+        return self
+
+
 class EvalConfig(Section):
     every: Duration = Duration(1, "ep")
     batch_size: Count | None = Field(None, description="default: the training batch size")
@@ -165,4 +185,5 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    exchange: ExchangeConfig = ExchangeConfig()
     machine: MachineConfig = MachineConfig()

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from io import BytesIO
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from phalanx.data.base import Pixels, View
 from phalanx.data.resize import REDUCING_GAP, framed
@@ -47,7 +47,7 @@ def _broken_means_bad() -> Iterator[None]:
         yield
     except MemoryError:
         raise
-    except Image.UnidentifiedImageError as error:
+    except UnidentifiedImageError as error:
         raise BadImage("it is not an image of a known format") from error
     except Exception as error:
         raise BadImage(str(error) or type(error).__name__) from error

@@ -36,7 +36,7 @@ def hold_out(source: Labelled, share: float, where: str) -> tuple[Labelled, Labe
             remedy="name validation data with data.val",
         )
     rest = np.setdiff1d(np.arange(len(source)), chosen)
-    notes = [f"validation: {share:.3g} of the training data held out (no validation part found in {where})"]
+    notes = [f"validation: {100 * share:.3g} % of the training data held out (no validation part found in {where})"]
     alone = int(np.sum(np.bincount(source.labels) == 1))
     if alone:
         notes.append(f"{alone:,} classes have a single image, which is used for training: validation lacks them")

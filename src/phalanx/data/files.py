@@ -75,6 +75,12 @@ def file_source(
 ) -> FileSource:
     """A FileSource with what ImageNet suggests: colour, 224 pixels, its mean and deviation."""
     channels = 3 if channels is None else channels
+    if channels not in MEAN:
+        raise UserError(
+            f"{what} cannot be read with {channels} channels",
+            why="image files are read as grey (1) or colour (3)",
+            remedy="set data.channels to 1 or 3",
+        )
     return FileSource(
         description=f"{what}, {len(names):,} images in {len(classes):,} classes",
         root=root,

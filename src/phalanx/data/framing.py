@@ -3,7 +3,6 @@
 A random view is a pure function of (seed, epoch, index), so the batch that a sample is in does not change it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +17,7 @@ from phalanx.data.random import uniform
 from phalanx.errors import UserError
 
 Sizes = npt.NDArray[np.int64]  # (n, 2): height and width of each image
+Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 NUM_TRIES = 10  # as torchvision's RandomResizedCrop, before it falls back to the centre
 
 
@@ -68,12 +68,11 @@ class PadCrop:
     seed: int = 0
 
     def views(self, indices: Indices, sizes: Sizes, epoch: int) -> list[View]:
-        draws = uniform(self.seed, "pad crop", epoch, indices, 2)
-        moves = np.floor(draws * (2 * self.pad + 1)) - self.pad
+        draws = uniform(self.seed, "pad crop", epoch, indices, 3)
+        moves = np.floor(draws[:, :2] * (2 * self.pad + 1)) - self.pad
         tops, lefts, sides = _centred_squares(sizes, 1.0)
         moves *= (sides / self.size)[:, None]
-        flips = _flips(self.flip, self.seed, epoch, indices)
-        return _views(tops + moves[:, 0], lefts + moves[:, 1], sides, sides, flips)
+        return _views(tops + moves[:, 0], lefts + moves[:, 1], sides, sides, draws[:, 2] < self.flip)
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,9 @@ class RandomResizedCrop:
     pad_mode: ClassVar[str] = "zero"  # never needed: the box stays inside
 
     def views(self, indices: Indices, sizes: Sizes, epoch: int) -> list[View]:
-        draws = uniform(self.seed, "resized crop", epoch, indices, 2 * NUM_TRIES + 2)
-        areas, aspects, places = np.split(draws, [NUM_TRIES, 2 * NUM_TRIES], axis=1)
+        draws = uniform(self.seed, "resized crop", epoch, indices, 2 * NUM_TRIES + 3)
+        places, flips = draws[:, :2], draws[:, 2] < self.flip
+        areas, aspects = draws[:, 3 : 3 + NUM_TRIES], draws[:, 3 + NUM_TRIES :]
         areas = _between(areas, *self.scale) * (sizes[:, :1] * sizes[:, 1:])
         aspects = np.exp(_between(aspects, np.log(self.ratio[0]), np.log(self.ratio[1])))
         tries = np.rint(np.sqrt(np.stack([areas / aspects, areas * aspects], axis=2)))  # (n, tries, 2)
@@ -103,7 +103,6 @@ class RandomResizedCrop:
         none_fits = ~np.any(fits, axis=1)
         boxes[none_fits] = _within_ratio(sizes[none_fits], self.ratio)
         corners[none_fits] = (sizes[none_fits] - boxes[none_fits]) // 2
-        flips = _flips(self.flip, self.seed, epoch, indices)
         return _views(corners[:, 0], corners[:, 1], boxes[:, 0], boxes[:, 1], flips)
 
 
@@ -146,9 +145,11 @@ def _has_margin(source: Source, size: int) -> bool:
     return bool(height != width or height > size)
 
 
-def _flips(probability: float, seed: int, epoch: int, indices: Indices) -> Iterable[bool]:
-    flips: list[bool] = (uniform(seed, "flip", epoch, indices)[:, 0] < probability).tolist()
-    return flips
+def _flips(probability: float, seed: int, epoch: int, indices: Indices) -> npt.NDArray[np.bool_]:
+    """Which samples are mirrored, for framings that draw nothing else. Validation draws nothing at all."""
+    if probability == 0:
+        return np.zeros(len(indices), dtype=np.bool_)
+    return uniform(seed, "flip", epoch, indices)[:, 0] < probability
 
 
 def _centred_squares(sizes: Sizes, share: float) -> tuple[npt.NDArray[np.float64], ...]:
@@ -171,7 +172,7 @@ def _within_ratio(sizes: Sizes, ratio: tuple[float, float]) -> npt.NDArray[np.fl
 
 
 def _views(
-    tops: npt.ArrayLike, lefts: npt.ArrayLike, heights: npt.ArrayLike, widths: npt.ArrayLike, flips: Iterable[bool]
+    tops: Numbers, lefts: Numbers, heights: Numbers, widths: Numbers, flips: npt.NDArray[np.bool_]
 ) -> list[View]:
-    columns = (np.asarray(column, dtype=np.float64).tolist() for column in (tops, lefts, heights, widths))
-    return [View(*row) for row in zip(*columns, flips, strict=True)]
+    columns = [column.astype(np.float64).tolist() for column in (tops, lefts, heights, widths)]
+    return [View(*row) for row in zip(*columns, flips.tolist(), strict=True)]

@@ -72,7 +72,7 @@ def open_list(path: Path, classes: list[str] | None, *, channels: int | None, po
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that say something, with their numbers."""
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        with path.expanduser().open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
             for number, line in enumerate(file, start=1):
                 if "\0" in line:
                     raise UserError(

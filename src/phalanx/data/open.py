@@ -1,25 +1,15 @@
 """From what the user wrote (`digits`, a path, FORMAT:PATH) to a training and a validation split."""
 
-import re
-from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.base import Source
-from phalanx.data.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.divide import hold_out, under_classes
-from phalanx.data.embedded import open_digits, open_synthetic
 from phalanx.data.encoded import decode_pool
-from phalanx.data.files import FileSource, look, open_class_folders
-from phalanx.data.idx import find_idx, open_idx
-from phalanx.data.labelled import Labelled, Part
-from phalanx.data.lists import open_flat_folder, open_list
-from phalanx.errors import UserError, nearest
-
-VAL_NAMES = ("val", "valid", "validation", "test")
-LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
+from phalanx.data.files import FileSource
+from phalanx.data.formats import FORMATS, Want, recognise
+from phalanx.data.labelled import Labelled
+from phalanx.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -31,30 +21,47 @@ class Splits:
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class Want:
-    """What an opener is asked for. `classes` are those of the training data or model, once they are known."""
-
-    part: Part
-    config: DataConfig
-    channels: int | None
-    pool: Executor | None
-    classes: list[str] | None = None
-
-
-@dataclass(frozen=True)
-class Format:
-    """One way to keep data. `open` gives the wanted part, or None where the data has no validation part."""
-
-    looks_like: str  # for the error that lists what is understood
-    recognises: Callable[[Path], bool]
-    open: Callable[[Path, Want], Labelled | None]
-
-
 def open_data(config: DataConfig, *, threads: int) -> Splits:
-    """The training and validation splits of a run, under the same classes, statistics and channels."""
-    want = Want("train", config, config.channels, decode_pool(threads))
-    train = _open(config.source, want)
-    want = replace(want, part="val", channels=train.channels, classes=train.classes)
-    val, notes = None, []
-    ...
+    """The training and validation splits of a run, under the same classes, channels and statistics.
+
+    `threads` decode compressed images, for both splits together; with 0 whoever reads decodes.
+    """
+    pool = decode_pool(threads)
+    name, path = recognise(config.source)
+    train = FORMATS[name].train(path, Want(config, config.channels, pool))
+    notes = [*train.notes]
+    want = Want(config, train.channels, pool, train.classes)
+    val = FORMATS[name].val(path, want) if config.val is None else _open_one(config.val, want)
+    if val is None:
+        train, val, told = hold_out(train, config.val_share, config.source)
+    else:
+        notes += val.notes
+        val, told = under_classes(val, train.classes, f"the validation data ({config.val or config.source})")
+    _refuse_unused_labels(config, val)
+    val = replace(val, image_size=train.image_size, mean=train.mean, std=train.std)
+    return Splits(train, val, [*notes, *told])
+
+
+def open_split(text: str, config: DataConfig, classes: list[str], *, threads: int) -> Labelled:
+    """One dataset to evaluate a model of these classes on: its validation part, or all of it where it has none."""
+    want = Want(config, config.channels, decode_pool(threads), classes)
+    source, told = under_classes(_open_one(text, want), classes, text)
+    return replace(source, notes=(*source.notes, *told))
+
+
+def _open_one(text: str, want: Want) -> Labelled:
+    name, path = recognise(text)
+    # A file is meant as it is named. Only a folder may hold more than what is wanted.
+    val = None if path.is_file() else FORMATS[name].val(path, want)
+    return FORMATS[name].train(path, want) if val is None else val
+
+
+def _refuse_unused_labels(config: DataConfig, val: Labelled) -> None:
+    """A list of labels that labels nothing is a request that would be dropped silently."""
+    if config.val_labels is None or (isinstance(val, FileSource) and val.label_list == config.val_labels):
+        return
+    raise UserError(
+        f"data.val_labels={config.val_labels} is not used",
+        why=f"it is for a folder with validation images directly in it, and the validation data is {val.description}",
+        remedy="leave it out, or name that folder with data.val",
+    )

@@ -1,4 +1,4 @@
-"""The view of one image at the size that the model wants: padded where it leaves the image, cropped, resized, flipped."""
+"""The view of one image at the wanted size: padded where it leaves the image, cropped, resized, flipped."""
 
 import math
 
@@ -20,18 +20,14 @@ REDUCING_GAP = 2.0
 def framed(image: Image.Image, view: View, size: int, interpolation: str, pad_mode: str) -> Pixels:
     """What the view sees of an image of mode L or RGB, as (size, size, channels)."""
     image, top, left = _covering(image, view, pad_mode)
-    box = (
-        max(left, 0.0),
-        max(top, 0.0),
-        min(left + view.width, float(image.width)),
-        min(top + view.height, float(image.height)),
-    )
-    if is_copy(View(top, left, view.height, view.width), size):
+    if is_copy(view, size):
         seen = image.crop((int(left), int(top), int(left) + size, int(top) + size))
     else:
+        right, bottom = min(left + view.width, image.width), min(top + view.height, image.height)
+        box = (max(left, 0.0), max(top, 0.0), right, bottom)
         # Pillow widens its filter when shrinking (antialias), as torchvision and timm do on PIL images.
         seen = image.resize((size, size), RESAMPLING[interpolation], box=box, reducing_gap=REDUCING_GAP)
-    pixels = np.asarray(seen).reshape(size, size, -1)
+    pixels = np.frombuffer(seen.tobytes(), dtype=np.uint8).reshape(size, size, -1)
     return pixels[:, ::-1] if view.flip else pixels
 
 

@@ -1,11 +1,12 @@
 """Exact evaluation: every sample counts once, whatever the number of workers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator
+from contextlib import closing
 
 import torch
 from torch import Tensor, nn
 
-from phalanx.data.base import MicroBatch
+from phalanx.data.base import Batch, MicroBatch
 from phalanx.data.mixing import Targets
 from phalanx.engine.loss import classification_loss, correct
 from phalanx.engine.step import Engine
@@ -19,10 +20,10 @@ class Interrupted(Exception):
 @torch.inference_mode()
 def evaluate(
     model: nn.Module,
-    batches: Iterable[MicroBatch],
+    batches: Generator[Batch],
     engine: Engine,
     *,
-    watch: Callable[[MicroBatch, Tensor], None] | None = None,
+    watch: Callable[[Batch, Tensor], None] | None = None,
     stopping: Callable[[], bool] = bool,
 ) -> Totals:
     """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is unsmoothed."""
@@ -30,19 +31,24 @@ def evaluate(
     model.eval()
     totals = Totals()
     try:
-        for batch in batches:
-            if stopping():
-                raise Interrupted
-            if batch.count == 0:
-                continue
-            images, labels = engine.inputs.plain(batch)
-            with engine.settings.autocast():
-                logits = model(images)
-            hits1, hitsk = correct(logits, labels, engine.k).tolist()
-            loss = float(classification_loss(logits, Targets(labels), 0.0))
-            totals.add(Totals(batch.count, loss * batch.count, hits1, hitsk))
-            if watch is not None:
-                watch(batch, logits)
+        with closing(batches):
+            for batch in batches:
+                if stopping():
+                    raise Interrupted
+                logits = torch.cat([_answer(model, micro, engine, totals) for micro in batch.micro])
+                if watch is not None:
+                    watch(batch, logits)
     finally:
         model.train(training)
     return totals
+
+
+def _answer(model: nn.Module, micro: MicroBatch, engine: Engine, totals: Totals) -> Tensor:
+    images, labels = engine.inputs.plain(micro)
+    with engine.settings.autocast():
+        logits: Tensor = model(images)
+    if micro.count:
+        hits1, hitsk = correct(logits, labels, engine.k).tolist()
+        loss = float(classification_loss(logits, Targets(labels), 0.0))
+        totals.add(Totals(micro.count, loss * micro.count, hits1, hitsk))
+    return logits

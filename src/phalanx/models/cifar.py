@@ -9,8 +9,7 @@ They take any number of channels and classes and any image size from 8 up; the c
 """
 
 import re
-from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,17 +27,48 @@ LISTED = (
 )
 IMAGE_SIZE = 32  # what they were designed for
 
-NAME = re.compile(r"(?P<family>cifar_resnet|cifar_preact|wrn)(?P<depth>\d+)(?:_(?P<widen>\d+))?")
+
+class Plan(NamedTuple):
+    """What a name stands for: the kind of block, and how many of them are how wide."""
+
+    preact: bool  # norm and relu come before a convolution, not after it
+    projection: bool  # a shortcut that changes shape is a 1×1 convolution, not zero padding
+    stem_width: int
+    stage_widths: tuple[int, ...]
+    blocks_per_stage: int
 
 
-def is_ours(name: str) -> bool:
-    """Whether a name has the form of one of these networks, be its depth valid or not."""
-    match = NAME.fullmatch(name)
-    return match is not None and (match["family"] == "wrn") == (match["widen"] is not None)
+def plan_of(name: str) -> Plan | None:
+    """What a name stands for; None when it does not have the form of one of these networks."""
+    if name == "cifar_resnet18":
+        return Plan(False, True, 64, (64, 128, 256, 512), 2)
+    if match := re.fullmatch(r"cifar_(resnet|preact)(\d+)", name):
+        blocks = _blocks_per_stage(name, depth=int(match[2]), layers_outside=2)
+        return Plan(match[1] == "preact", False, 16, (16, 32, 64), blocks)
+    if match := re.fullmatch(r"wrn(\d+)_([1-9]\d*)", name):
+        blocks = _blocks_per_stage(name, depth=int(match[1]), layers_outside=4)
+        widen = int(match[2])
+        return Plan(True, True, 16, (16 * widen, 32 * widen, 64 * widen), blocks)
+    return None
+
+
+def _blocks_per_stage(name: str, *, depth: int, layers_outside: int) -> int:
+    """n of depth = 6n + layers_outside: three stages of n blocks of two layers."""
+    blocks, rest = divmod(depth - layers_outside, 6)
+    if rest or blocks < 1:
+        smallest = 6 + layers_outside
+        below = max(smallest, depth - rest)
+        also = ", and cifar_resnet18, which is built differently" if name.startswith("cifar_resnet") else ""
+        raise UserError(
+            f"model.name={name}: this network cannot have {depth} layers",
+            why=f"valid depths are 6n+{layers_outside}: {', '.join(map(str, range(smallest, 60, 6)))} …{also}",
+            remedy=" or ".join(name.replace(str(depth), str(valid), 1) for valid in (below, below + 6)),
+        )
+    return blocks
 
 
 def build_cifar(
-    name: str,
+    plan: Plan,
     *,
     num_classes: int,
     channels: int,
@@ -47,169 +77,163 @@ def build_cifar(
     width: float = 1.0,
     dropout: float = 0.0,
 ) -> "CifarNet":
-    """The network of that name.
+    """The network that a plan describes.
 
-    `width` multiplies every layer's channels, `drop` is dropout before the classifier, `drop_path` the
-    stochastic depth of the last block, `dropout` the share dropped between the two convolutions of a block.
+    `width` multiplies the channels of every layer; `dropout` is the rate between a block's two convolutions (as
+    in the wide ResNets), `drop` the one before the classifier, `drop_path` the stochastic depth of the last block.
     """
-    match = NAME.fullmatch(name)
-    assert match is not None, f"{name} is not one of ours"
     if not isinstance(width, int | float) or width <= 0:
-        raise UserError(f"model.options.width={width!r} is not a positive number")
-    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        raise UserError(f"model.options.dropout={dropout!r} is not a share from 0 up to 1")
+        raise UserError(f"model.options.width={width!r} is not a number above 0")
+    if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+        raise UserError(f"model.options.dropout={dropout!r} is not a number from 0 to 1")
 
-    family, depth = match["family"], int(match["depth"])
-    block: Callable[..., Block] = BasicBlock if family == "cifar_resnet" else PreactBlock
-    if name == "cifar_resnet18":
-        stem, widths, blocks_per_stage, projection = 64, (64, 128, 256, 512), 2, True
-    elif family == "wrn":
-        widen = int(match["widen"])
-        blocks_per_stage = _blocks_per_stage(name, depth, layers_outside=4)
-        if widen == 0:
-            raise UserError(f"{name} has no channels", why="K in wrnD_K is a factor from 1 up", remedy=f"wrn{depth}_4")
-        stem, widths, projection = 16, (16 * widen, 32 * widen, 64 * widen), True
-    else:
-        blocks_per_stage = _blocks_per_stage(name, depth, layers_outside=2)
-        stem, widths, projection = 16, (16, 32, 64), False
-
-    return CifarNet(
-        block,
-        stem=_scaled(stem, width),
-        widths=[_scaled(channels, width) for channels in widths],
-        blocks_per_stage=blocks_per_stage,
-        projection=projection,
-        channels=channels,
-        num_classes=num_classes,
-        drop=drop,
-        drop_path=drop_path,
-        dropout=dropout,
+    stem_width, *stage_widths = (max(1, round(w * width)) for w in (plan.stem_width, *plan.stage_widths))
+    stem, tail = [conv3x3(channels, stem_width)], []
+    # a pre-activation block normalises what it receives, so the norm is missing after the last one instead
+    (tail if plan.preact else stem).extend(
+        [nn.BatchNorm2d(stage_widths[-1] if plan.preact else stem_width), nn.ReLU(inplace=True)]
     )
 
+    blocks: list[nn.Module] = []
+    num_blocks = len(stage_widths) * plan.blocks_per_stage
+    width_in = stem_width
+    for stage, width_out in enumerate(stage_widths):
+        for position in range(plan.blocks_per_stage):
+            stride = 2 if stage > 0 and position == 0 else 1
+            # the deeper a block, the oftener it is skipped (Huang et al. 2016); the first never is
+            skip = StochasticDepth(drop_path * len(blocks) / max(1, num_blocks - 1))
+            shortcut = make_shortcut(width_in, width_out, stride, projection=plan.projection, norm=not plan.preact)
+            if plan.preact:
+                opens = not blocks or not isinstance(shortcut, nn.Identity)
+                blocks.append(PreactBlock(width_in, width_out, stride, shortcut, dropout, skip, share=opens))
+            else:
+                blocks.append(BasicBlock(width_in, width_out, stride, shortcut, dropout, skip))
+            width_in = width_out
 
-def _blocks_per_stage(name: str, depth: int, *, layers_outside: int) -> int:
-    """Three stages of n blocks of two layers, and the few layers outside of them: depth = 6n + 2 (or 4)."""
-    blocks, rest = divmod(depth - layers_outside, 6)
-    if rest or blocks < 1:
-        below = max(6 + layers_outside, depth - rest)
-        valid = ", ".join(str(6 * n + layers_outside) for n in range(1, 6))
-        also = " (and cifar_resnet18, which is built differently)" if name.startswith("cifar_resnet") else ""
-        raise UserError(
-            f"{name}: there is no such network of depth {depth}",
-            why=f"its depth is 6n+{layers_outside}: {valid} …{also}",
-            remedy=" or ".join(name.replace(str(depth), str(valid), 1) for valid in (below, below + 6)),
-        )
-    return blocks
-
-
-def _scaled(channels: int, width: float) -> int:
-    return max(1, round(channels * width))
+    return CifarNet(nn.Sequential(*stem), nn.Sequential(*blocks), nn.Sequential(*tail), width_in, num_classes, drop)
 
 
 class CifarNet(nn.Module):
-    """Stem, stages of residual blocks (each stage after the first halves the image), mean, classifier."""
+    """Stem, residual blocks, mean over the image, classifier."""
 
     def __init__(
-        self,
-        block: "Callable[..., Block]",
-        *,
-        stem: int,
-        widths: list[int],
-        blocks_per_stage: int,
-        projection: bool,
-        channels: int,
-        num_classes: int,
-        drop: float,
-        drop_path: float,
-        dropout: float,
+        self, stem: nn.Module, blocks: nn.Sequential, tail: nn.Module, width: int, num_classes: int, drop: float
     ) -> None:
         super().__init__()
-        preact = block is PreactBlock
-        self.num_classes = num_classes
-        self.conv = conv3x3(channels, stem)
-        # a pre-activation block normalises its own input, so there the first norm is the first block's
-        self.bn = nn.BatchNorm2d(widths[-1] if preact else stem)
-        self.preact = preact
-
-        blocks: list[Block] = []
-        num_blocks = len(widths) * blocks_per_stage
-        width_in = stem
-        for stage, width in enumerate(widths):
-            for first in [True] + [False] * (blocks_per_stage - 1):
-                blocks.append(
-                    block(
-                        width_in,
-                        width,
-                        stride=2 if first and stage > 0 else 1,
-                        projection=projection,
-                        # the deeper a block the oftener it is skipped (Huang et al. 2016): 0 at the first
-                        drop_path=drop_path * len(blocks) / max(1, num_blocks - 1),
-                        dropout=dropout,
-                        opens=not blocks,
-                    )
-                )
-                width_in = width
-        self.blocks = nn.Sequential(*blocks)
+        self.stem, self.blocks, self.tail = stem, blocks, tail
         self.drop = nn.Dropout(drop)
-        self.fc = nn.Linear(width_in, num_classes)
-
+        self.fc = nn.Linear(width, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = self.conv(images)
-        maps = self.blocks(maps) if self.preact else self.blocks(F.relu(self.bn(maps)))
-        maps = F.relu(self.bn(maps)) if self.preact else maps
+        maps = self.tail(self.blocks(self.stem(images)))
         return cast(Tensor, self.fc(self.drop(maps.mean((2, 3)))))
-
-    def zero_init_last(self) -> None:
-        """Start every residual block as the identity (its shortcut, where it changes shape)."""
-        for block in self.blocks:
-            cast(Block, block).zero_init_last()
 
     def get_classifier(self) -> nn.Module:
         return self.fc
 
+    def zero_init_last(self) -> None:
+        """Let every block start as its shortcut alone: where shapes agree, as the identity."""
+        for block in self.blocks:
+            assert isinstance(block, BasicBlock | PreactBlock)
+            nn.init.zeros_(block.last.weight)
 
-class Block(nn.Module):
-    """Two 3×3 convolutions beside a shortcut; what the two orders of norm and activation share."""
+
+class BasicBlock(nn.Module):
+    """conv, norm, relu, conv, norm; add; relu."""
+
+    def __init__(
+        self, width_in: int, width: int, stride: int, shortcut: nn.Module, dropout: float, skip: "StochasticDepth"
+    ) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3x3(width_in, width, stride), nn.BatchNorm2d(width)
+        self.dropout = nn.Dropout(dropout)
+        self.conv2, self.bn2 = conv3x3(width, width), nn.BatchNorm2d(width)
+        self.shortcut, self.skip = shortcut, skip
+
+    @property
+    def last(self) -> nn.BatchNorm2d:
+        return self.bn2
+
+    def forward(self, maps: Tensor) -> Tensor:
+        branch = F.relu(self.bn1(self.conv1(maps)), inplace=True)
+        branch = self.bn2(self.conv2(self.dropout(branch)))
+        return F.relu(self.shortcut(maps) + self.skip(branch), inplace=True)
+
+
+class PreactBlock(nn.Module):
+    """norm, relu, conv, norm, relu, conv; add.
+
+    With `share` the shortcut too starts from the activated input: so in the first block of all (its input is raw)
+    and wherever the shape changes. Everywhere else the shortcut is untouched from block to block.
+    """
 
     def __init__(
         self,
         width_in: int,
         width: int,
-        *,
         stride: int,
-        projection: bool,
-        drop_path: float,
+        shortcut: nn.Module,
         dropout: float,
-        opens: bool,
+        skip: "StochasticDepth",
+        *,
+        share: bool,
     ) -> None:
         super().__init__()
-        self.conv1 = conv3x3(width_in, width, stride)
-        self.conv2 = conv3x3(width, width)
+        self.bn1, self.conv1 = nn.BatchNorm2d(width_in), conv3x3(width_in, width, stride)
         self.dropout = nn.Dropout(dropout)
-        self.drop_path = drop_path
-        self.changes_shape = stride != 1 or width_in != width
-        self.opens = opens
-        self.shortcut: nn.Module = nn.Identity()
-        if self.changes_shape:
-            self.shortcut = (
-                nn.Conv2d(width_in, width, 1, stride, bias=False) if projection else ZeroPad(width - width_in, stride)
-            )
+        self.bn2, self.conv2 = nn.BatchNorm2d(width), conv3x3(width, width)
+        self.shortcut, self.skip, self.share = shortcut, skip, share
 
-    def zero_init_last(self) -> None:
-        raise NotImplementedError
+    @property
+    def last(self) -> nn.Conv2d:
+        # not bn2: with its gamma at 0 the relu behind it passes no gradient, and the block would never wake up
+        return self.conv2
 
-    def skip_some(self, branch: Tensor) -> Tensor:
-        """Stochastic depth: in training, leave the branch out for a share of the samples."""
-        if not self.training or self.drop_path == 0:
+    def forward(self, maps: Tensor) -> Tensor:
+        active = F.relu(self.bn1(maps), inplace=True)
+        branch = F.relu(self.bn2(self.conv1(active)), inplace=True)
+        branch = self.conv2(self.dropout(branch))
+        return cast(Tensor, self.shortcut(active if self.share else maps) + self.skip(branch))
+
+
+class ZeroPadding(nn.Module):
+    """A shortcut without parameters: every other pixel, and channels of zeros behind the old ones."""
+
+    def __init__(self, added_channels: int, stride: int) -> None:
+        super().__init__()
+        self.added_channels, self.stride = added_channels, stride
+
+    def forward(self, maps: Tensor) -> Tensor:
+        maps = maps[:, :, :: self.stride, :: self.stride]
+        return F.pad(maps, (0, 0, 0, 0, 0, self.added_channels))
+
+
+class StochasticDepth(nn.Module):
+    """In training, leave a residual branch out for a share of the samples, and scale the others up to match."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, branch: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
             return branch
-        kept = 1 - self.drop_path
-        mask = torch.rand(len(branch), 1, 1, 1, dtype=branch.dtype, device=branch.device) < kept
-        return branch * mask / max(kept, 1e-6)
+        kept = torch.rand(len(branch), 1, 1, 1, device=branch.device) >= self.rate
+        return branch * kept.to(branch.dtype).div(1 - self.rate if self.rate < 1 else 1)
 
 
-class BasicBlock(Block):
-    """conv, norm, relu, conv, norm, add, relu (He et al. 2015)."""
+def conv3x3(width_in: int, width: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(width_in, width, kernel_size=3, stride=stride, padding=1, bias=False)
+
+
+def make_shortcut(width_in: int, width: int, stride: int, *, projection: bool, norm: bool) -> nn.Module:
+    """What runs beside a block's convolutions: nothing where shapes agree, else the cheapest change of shape."""
+    if stride == 1 and width_in == width:
+        return nn.Identity()
+    if not projection:
+        return ZeroPadding(width - width_in, stride)
+    convolution = nn.Conv2d(width_in, width, kernel_size=1, stride=stride, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(width)) if norm else convolution
