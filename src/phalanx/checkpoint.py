@@ -4,6 +4,8 @@ checkpoints/step-00001200/   model.safetensors  optimizer.safetensors  [ema.safe
 checkpoints/best.json        which step is the best, so that it is kept
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -11,14 +13,16 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from phalanx.errors import UserError
 
+if TYPE_CHECKING:  # a checkpoint that is not there is refused without waiting for torch
+    from torch import Tensor
+
 FORMAT = 1
 MANIFEST, STATE, BEST = "manifest.json", "state.json", "best.json"
+FOLDER = "checkpoints"  # of a run
 _PREFIX = "step-"
 
 
@@ -210,7 +214,7 @@ def find(place: Path, *, prefer_best: bool = True) -> Path:
     """A checkpoint from what a user names: a run's folder, its checkpoints folder, or one checkpoint."""
     if (place / STATE).is_file() or (place / MANIFEST).is_file():
         return place
-    for folder in (place / "checkpoints", place):
+    for folder in (place / FOLDER, place):
         best = best_path(folder) if prefer_best else None
         found = best or latest_path(folder)
         if found:

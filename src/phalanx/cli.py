@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -12,6 +12,11 @@ from rich.text import Text
 
 from phalanx import __version__
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+
+if TYPE_CHECKING:
+    from phalanx.config.resolve import Layer
+    from phalanx.launch.role import Role
+    from phalanx.request import Request
 
 LATEST = "latest"  # what `--resume` without a value means
 
@@ -83,6 +88,7 @@ def train(
     initializer: Annotated[str | None, typer.Option(help="default, kaiming, xavier, orthogonal …")] = None,
     data: Annotated[str | None, typer.Option(help="digits, synthetic, PATH, or FORMAT:PATH")] = None,
     batch_size: Annotated[int | None, typer.Option(help="samples per worker and micro-batch")] = None,
+    global_batch_size: Annotated[int | None, typer.Option(help="samples per step over all workers, instead")] = None,
     epochs: Annotated[float | None, typer.Option(help="length of training")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
     optimizer: Annotated[str | None, typer.Option(help="sgd, adamw, lars, lamb, lion, muon …")] = None,
@@ -99,31 +105,63 @@ def train(
     seed: Annotated[int | None, typer.Option()] = None,
     monitor: Annotated[int | None, typer.Option(help="log norms every so many steps")] = None,
     log_every: Annotated[int | None, typer.Option(help="steps between log lines")] = None,
+    update_method: Annotated[str | None, typer.Option(help="local, collective, pserver")] = None,
+    workers: Annotated[int | None, typer.Option(help="trainers on this machine")] = None,
+    servers: Annotated[int | None, typer.Option(help="parameter servers on this machine")] = None,
+    mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S")] = None,
+    compress: Annotated[str | None, typer.Option(help="none, fp16, bf16, 2bit, 1bit, topk:R, powersgd:R")] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder; default runs/NAME-TIME")] = None,
     resume: Annotated[str | None, typer.Option(help="continue a run; without a value the latest")] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
     from phalanx.config.flags import FLAGS, flag_layers
+    from phalanx.launch.lifeline import hold_lifeline
+    from phalanx.launch.role import role_from
 
     given = locals()
     layers = flag_layers({flag: given[flag] for flag in FLAGS})
-    request = _request(settings or [], layers, out, resume, init_from)
+    role = role_from()
+    request = _request(settings or [], layers, out, resume, init_from, role)
+    if role is None and request.resolved.config.exchange.method != "local":
+        raise typer.Exit(_launch(request))
+    hold_lifeline()
 
     from phalanx.train import run
 
-    raise typer.Exit(run(request, Console()))
+    raise typer.Exit(run(request, Console(), role))
 
 
-def _request(words: list[str], flags: list[Any], out: Path | None, resume: str | None, init_from: Path | None) -> Any:
+def _launch(request: "Request") -> int:
+    """Start the job's roles on this machine, with this same command line."""
+    from phalanx.launch.local import launch, plan_roles
+    from phalanx.run import create_run
+
+    exchange = request.resolved.config.exchange
+    folder = request.resume or create_run(request.out, request.resolved.config.name)
+    servers = exchange.servers if exchange.method == "pserver" else 0
+    return launch(plan_roles(exchange.workers, servers, folder.path), sys.argv[2:], Console(stderr=True))
+
+
+def _request(
+    words: list[str],
+    flags: "list[Layer]",
+    out: Path | None,
+    resume: str | None,
+    init_from: Path | None,
+    role: "Role | None",
+) -> "Request":
     """What to train, checked as far as it can be before anything heavy is imported."""
     from phalanx.config.recipes import load_recipe
-    from phalanx.config.resolve import parse_override, resolve
+    from phalanx.config.resolve import Layer, parse_override, resolve
     from phalanx.request import Request
-    from phalanx.run import find_run
+    from phalanx.run import RunFolder, find_run
 
     recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
     tail = [*flags, *map(parse_override, overrides)]
+    if role is not None and role.launcher != "phalanx" and role.world > 1:
+        given = Layer(role.launcher, {"exchange": {"method": "collective", "workers": role.world}})
+        tail = [given, *tail]
     command = shlex.join(["phalanx", *sys.argv[1:]])
     if resume is None:
         layers = load_recipe(recipe or "digits").layers
@@ -135,7 +173,10 @@ def _request(words: list[str], flags: list[Any], out: Path | None, resume: str |
             why="a resumed run keeps its recipe, its folder and its weights",
             remedy="leave it out, or start a new run",
         )
-    run = find_run(None if resume == LATEST else Path(resume))
+    if role is not None and role.run is not None:
+        run = RunFolder(role.run)
+    else:
+        run = find_run(None if resume == LATEST else Path(resume))
     return Request(resolve([run.layer(), *tail]), command, resume=run)
 
 

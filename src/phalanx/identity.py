@@ -1,9 +1,10 @@
-"""What a trained model is made for: its classes, channels, size and normalisation. It travels with every checkpoint."""
+"""What a trained model is made for: classes, channels, size, framing, normalisation. It travels with checkpoints."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from phalanx.config.schema import RunConfig
+from phalanx.data.framing import has_margin
 from phalanx.data.open import Splits
 from phalanx.errors import UserError
 
@@ -18,6 +19,7 @@ class Identity:
     image_size: int
     mean: list[float]
     std: list[float]
+    margin: bool = True  # whether images showed more than their subject, so that validation sees their centre
 
     @classmethod
     def of(cls, config: RunConfig, splits: Splits) -> "Identity":
@@ -29,13 +31,15 @@ class Identity:
                     why=f"the images have {source.channels} channels",
                     remedy=f"give {source.channels}, or leave it out to use the data's own",
                 )
+        image_size = config.data.image_size or source.image_size
         return cls(
             model=config.model.name,
             classes=source.classes,
             channels=source.channels,
-            image_size=config.data.image_size or source.image_size,
+            image_size=image_size,
             mean=list(config.data.mean or source.mean),
             std=list(config.data.std or source.std),
+            margin=has_margin(splits.val, image_size),
         )
 
     def saved(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from phalanx.config.schema import RunConfig
@@ -11,6 +10,7 @@ from phalanx.engine.state import TrainState
 from phalanx.errors import UserError
 from phalanx.observe import events as ev
 from phalanx.observe.lines import percent, sentence
+from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import scaled_rate
 from phalanx.run import RunFolder, machine, versions
 from phalanx.trainer import Trainer
@@ -22,20 +22,9 @@ def print_header(console: Console, start: ev.Start, config: RunConfig, folder: R
     rows = {"run": str(folder.path), "task": sentence(start) or "", **start.decisions}
     rate = scaled_rate(config.optim.lr, config.optim.lr_per, start.samples_per_step)
     rows["optimizer"] = f"{config.optim.name}, peak rate {rate:g}, {config.schedule.kind}, seed {config.train.seed}"
-    _print_rows(console, rows)
+    print_rows(console, rows)
     for note in start.notes:
         console.print(Text(f"note: {note}"), soft_wrap=True)
-
-
-def _print_rows(console: Console, rows: dict[str, str]) -> None:
-    if console.is_terminal:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        for name, value in rows.items():
-            table.add_row(Text(name, style="cyan"), Text(value))
-        console.print(table)
-        return
-    for name, value in rows.items():
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
 
 
 def write_summary(
@@ -51,13 +40,15 @@ def write_summary(
         "k": trainer.engine.k,
         "epochs": state.step / trainer.plan.steps_per_epoch,
         "steps": state.step,
-        "samples_per_s": times.samples_per_s,
+        "samples_per_s": times.samples_per_s * trainer.exchange.share.world,
         "shares": {
             "data": times.data_s / busy,
             "compute": times.compute_s / busy,
             "exchange": times.exchange_s / busy,
             "update": times.update_s / busy,
         },
+        "workers": trainer.exchange.share.world,
+        "slowest": trainer.slowness.sentence(),
         "train_s": state.train_s,
         "wall_s": trainer.wall_s(state),
         "model": start.model,
@@ -96,6 +87,8 @@ def print_summary(console: Console, folder: RunFolder, summary: dict[str, Any], 
     shares = summary["shares"]
     parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items() if share > 0.005)
     rows["speed"] = f"{summary['samples_per_s']:.1f} samples/s ({parts})"
+    if summary["slowest"]:
+        rows["workers"] = f"{summary['workers']}; {summary['slowest']}"
     path = folder.path
     present = [
         name
@@ -107,4 +100,4 @@ def print_summary(console: Console, folder: RunFolder, summary: dict[str, Any], 
         rows["next"] = f"phalanx eval {path}   phalanx predict {path} IMAGE…   phalanx plot {path}"
     else:
         rows["go on"] = f"phalanx train --resume {path}"
-    _print_rows(console, rows)
+    print_rows(console, rows)

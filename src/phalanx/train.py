@@ -10,25 +10,24 @@ from phalanx import checkpoint
 from phalanx.config.schema import RunConfig
 from phalanx.data.framing import eval_framing, train_framing
 from phalanx.data.open import Splits, open_data
+from phalanx.data.order import Share
 from phalanx.data.pipeline import BadImages, Pipeline
 from phalanx.data.pixels import pixel_ops
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loop import Plan, make_plan, train
+from phalanx.engine.loop import Plan, make_plan, samples_per_step, train
 from phalanx.engine.settings import Settings, choose, keep_freed_memory
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.errors import EXIT_USER, UserError
-from phalanx.exchange.base import Exchange
-from phalanx.exchange.local import LocalExchange
+from phalanx.exchange.make import make_exchange
 from phalanx.identity import Identity
+from phalanx.launch.role import Role
 from phalanx.models.build import build_model
-from phalanx.models.params import no_decay_names
 from phalanx.observe import events as ev
 from phalanx.observe.display import make_display
 from phalanx.observe.events import EventFile, Observer
 from phalanx.observe.lines import LogFile
-from phalanx.optim.schedule import make_schedule, scaled_rate
-from phalanx.optim.update import Update
+from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.request import Request
 from phalanx.run import RunFolder, create_run
 from phalanx.signals import StopRequest
@@ -37,36 +36,38 @@ from phalanx.trainer import Trainer
 from phalanx.weights import initialize_from, restore
 
 
-def run(request: Request, console: Console) -> int:
-    """Train, and return the process's exit code."""
+def run(request: Request, console: Console, role: Role | None = None) -> int:
+    """Train as one of the job's trainers, and return the process's exit code."""
     started = time.perf_counter()
+    role = role or Role()
     config = request.resolved.config
     if config.machine.allocator != "system":
         keep_freed_memory()
-    settings = choose(config.machine)
+    settings = choose(config.machine, role.local_world)
     settings.apply()
     torch.manual_seed(config.train.seed)
     splits = open_data(config.data, threads=config.data.threads or settings.threads)
     identity = Identity.of(config, splits)
+    plan = make_plan(config, len(splits.train), samples_per_step(config, role.world))
+    pipeline = _pipeline(config, splits, identity, role, settings, plan)
     model = _model(config, identity, settings)
-    plan = make_plan(config, len(splits.train), config.train.batch_size * config.optim.accumulate)
     state = TrainState(
         model,
         ema=Ema(model, config.optim.ema) if config.optim.ema is not None else None,
         loss_scale=LossScale() if settings.dtype == torch.float16 else None,
     )
-    exchange = _exchange(config, model, plan)
     if request.init_from is not None:
         initialize_from(request.init_from, state, identity, new_head=config.model.new_head)
-    pipeline = _pipeline(config, splits, identity, exchange, settings, plan)
-
+    exchange = make_exchange(config, model, _schedule(config, plan), role, settings.device)
     resumed = None
     if request.resume is not None:
         resumed = restore(request.resume.checkpoints, state, exchange, identity, plan)
-    folder = request.resume or create_run(request.out, config.name)
-    folder.write_config(request.resolved)
+    folder = request.resume or (RunFolder(role.run) if role.run else create_run(request.out, config.name))
     display = make_display(console)
-    observer = Observer([EventFile(folder.path), LogFile(folder.path), display])
+    observer = Observer([display])
+    if role.rank == 0:
+        folder.write_config(request.resolved)
+        observer.sinks = [EventFile(folder.path), LogFile(folder.path), display]
     start = ev.Start(
         command=request.command,
         model=config.model.name,
@@ -123,10 +124,12 @@ def run(request: Request, console: Console) -> int:
             display.close()
         if finished:
             observer.emit(ev.End(state.step, trainer.wall_s(state)))
-        elif stop.received is not None:
-            observer.emit(ev.Stop(state.step, stop.received.name))
-        summary = write_summary(folder, state, trainer, request.command, start, finished)
-    print_summary(console, folder, summary, finished)
+        else:
+            observer.emit(ev.Stop(state.step, stop.received.name if stop.received else "another worker was stopped"))
+        exchange.close()
+        if role.rank == 0:
+            summary = write_summary(folder, state, trainer, request.command, start, finished)
+            print_summary(console, folder, summary, finished)
     observer.close()
     return 0 if finished else stop.exit_code or EXIT_USER
 
@@ -137,29 +140,27 @@ def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Modu
         num_classes=len(identity.classes),
         channels=identity.channels,
         image_size=identity.image_size,
-    ).to(settings.device, memory_format=settings.memory_format)
+    )
+    model = model.to(settings.device, memory_format=settings.memory_format)  # type: ignore[call-overload]
     if settings.compile:
         model.compile()
     return model
 
 
-def _exchange(config: RunConfig, model: nn.Module, plan: Plan) -> Exchange:
+def _schedule(config: RunConfig, plan: Plan) -> Schedule:
     peak = scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step)
-    schedule = make_schedule(config.schedule, peak=peak, total=plan.total_steps, in_steps=plan.in_steps)
-    named = {name: param for name, param in model.named_parameters() if param.requires_grad}
-    update = Update(named, no_decay_names(model), config.optim, schedule)
-    return LocalExchange(model, update, accumulate=config.optim.accumulate, clip_norm=config.optim.clip_norm)
+    return make_schedule(config.schedule, peak=peak, total=plan.total_steps, in_steps=plan.in_steps)
 
 
 def _pipeline(
-    config: RunConfig, splits: Splits, identity: Identity, exchange: Exchange, settings: Settings, plan: Plan
+    config: RunConfig, splits: Splits, identity: Identity, role: Role, settings: Settings, plan: Plan
 ) -> Pipeline:
     return Pipeline(
         splits.train,
         train_framing(config.augment, config.data, identity.image_size, config.train.seed, splits.train),
         seed=config.train.seed,
         batch=plan.samples_per_step,
-        share=exchange.share,
+        share=Share(role.rank, role.world, config.optim.accumulate),
         drop_last=config.data.drop_last,
         pixels=pixel_ops(config.augment, config.train.seed),
         threads=config.data.threads or settings.threads,

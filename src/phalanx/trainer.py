@@ -21,6 +21,7 @@ from phalanx.identity import Identity
 from phalanx.observe import events as ev
 from phalanx.observe.display import Display, Tick
 from phalanx.observe.events import AppendedLines, Observer
+from phalanx.observe.slowness import Slowness
 from phalanx.run import RunFolder
 
 
@@ -34,6 +35,8 @@ class Times:
     compute_s: float = 0.0
     exchange_s: float = 0.0
     update_s: float = 0.0
+    bytes_sent: int = 0
+    bytes_received: int = 0
 
     def add(self, measurements: Measurements) -> None:
         self.steps += 1
@@ -42,6 +45,8 @@ class Times:
         self.compute_s += measurements.compute_s
         self.exchange_s += measurements.exchange_s
         self.update_s += measurements.update_s
+        self.bytes_sent += measurements.bytes_sent
+        self.bytes_received += measurements.bytes_received
 
     @property
     def samples_per_s(self) -> float:
@@ -67,6 +72,7 @@ class Trainer:
     started: float
     last_eval: ev.Eval | None = None
     times: Times = field(default_factory=Times)
+    slowness: Slowness = field(default_factory=Slowness)
     run_times: Times = field(default_factory=Times)
 
     def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
@@ -101,14 +107,15 @@ class Trainer:
         if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
             self._step_event(state, batch.epoch + 1, number, measurements)
         if batch.last:
-            totals = state.epoch_totals
+            totals = self._over_workers(state.epoch_totals)
             self.observer.emit(
                 ev.Epoch(state.step, batch.epoch + 1, totals.loss, totals.top1, totals.topk, totals.samples)
             )
             state.epoch_totals = Totals()
 
     def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
-        totals, times = state.interval, self.times
+        totals, times = self._over_workers(state.interval), self.times
+        ranks = self._each_rank(times)
         self.observer.emit(
             ev.Step(
                 step=state.step,
@@ -119,18 +126,43 @@ class Trainer:
                 top1=totals.top1,
                 topk=totals.topk,
                 lr=measurements.lr,
-                samples_per_s=times.samples_per_s,
+                samples_per_s=sum(rank["samples_per_s"] for rank in ranks) or times.samples_per_s,
                 data_s=times.data_s / times.steps,
                 compute_s=times.compute_s / times.steps,
                 exchange_s=times.exchange_s / times.steps,
                 update_s=times.update_s / times.steps,
                 grad_norm=measurements.grad_norm,
+                bytes_sent=times.bytes_sent / times.steps,
+                bytes_received=times.bytes_received / times.steps,
+                ranks=ranks,
+                details=measurements.details,
             )
         )
+        self.slowness.add(ranks)
         state.interval, self.times = Totals(), Times()
 
+    def _over_workers(self, mine: Totals) -> Totals:
+        """Sums of all workers, where they take their steps together; otherwise this worker's own."""
+        if not self.exchange.lockstep:
+            return mine
+        return Totals.of(self.exchange.sum(mine.numbers()))
+
+    def _each_rank(self, times: Times) -> list[dict[str, float]]:
+        """Where each worker's time went, per step; empty where there is one worker, or no common step."""
+        share = self.exchange.share
+        if share.world == 1 or not self.exchange.lockstep:
+            return []
+        names = ("data_s", "compute_s", "exchange_s", "update_s")
+        mine = [getattr(times, name) / times.steps for name in names] + [times.samples_per_s]
+        blank = [0.0] * len(mine)
+        table = self.exchange.sum([x for rank in range(share.world) for x in (mine if rank == share.rank else blank)])
+        rows = [table[n * len(mine) : (n + 1) * len(mine)] for n in range(share.world)]
+        return [dict(zip((*names, "samples_per_s"), row, strict=True)) for row in rows]
+
     def _bad_images(self, state: TrainState, bad: list[tuple[str, str]]) -> None:
-        if not bad:
+        if not bad or self.exchange.share.rank > 0:
+            for name, reason in bad:
+                self.observer.emit(ev.BadImage(state.step, name, reason))
             return
         lines = AppendedLines(self.folder.quarantine)
         for name, reason in bad:
@@ -141,6 +173,7 @@ class Trainer:
     def evaluate(self, state: TrainState) -> bool:
         """Accuracy on the validation split, exact; remembers the best and says whether this is it."""
         begin = time.perf_counter()
+        self.exchange.settle()
         done = 0
 
         def watch(batch: Batch, logits: Tensor) -> None:
@@ -152,16 +185,13 @@ class Trainer:
         batches = evaluation_batches(
             self.validation,
             self.validation_framing,
-            self.config.eval.batch_size or self.config.train.batch_size,
+            self.config.eval.batch_size or self.plan.samples_per_step // self.exchange.share.parts,
             self.exchange.share,
             prefetch=self.config.data.prefetch,
             bad=self.validation_bad,
         )
-        mine = evaluate(state.judged_model, batches, self.engine, watch=watch, stopping=self.stopping)
-        samples, loss_sum, correct1, correctk = self.exchange.sum(
-            [mine.samples, mine.loss_sum, mine.correct1, mine.correctk]
-        )
-        totals = Totals(int(samples), loss_sum, int(correct1), int(correctk))
+        mine = evaluate(state.judged_model, batches, self.engine, watch=watch, stopping=self._interrupted)
+        totals = Totals.of(self.exchange.sum(mine.numbers()))
         state.evaluated_step = state.step
         best = state.best is None or totals.top1 > state.best.top1
         epoch = state.step / self.plan.steps_per_epoch
@@ -181,15 +211,26 @@ class Trainer:
         self.observer.emit(self.last_eval)
         return best and self.config.checkpoint.keep_best
 
+    def _interrupted(self) -> bool:
+        """Workers that evaluate together must end together: only a single one may break off in the middle."""
+        return self.exchange.share.world == 1 and self.stopping()
+
     def save(self, state: TrainState) -> None:
         """A checkpoint of everything that the next step depends on."""
         begin = time.perf_counter()
+        self.exchange.settle()
         _refuse_ruined(state.model, state.step)
         optimizer, scalars = self.exchange.state()
         tensors = {"model": state.model.state_dict(), "optimizer": optimizer}
         if state.ema is not None:
             tensors["ema"] = state.ema.model.state_dict()
-        numbers = state.numbers() | {"wall_s": self.wall_s(state)}
+        numbers = state.numbers() | {
+            "wall_s": self.wall_s(state),
+            "epoch_totals": self._over_workers(state.epoch_totals).saved(),
+            "interval": self._over_workers(state.interval).saved(),
+        }
+        if self.exchange.share.rank > 0:
+            return
         path = checkpoint.save(
             self.folder.checkpoints,
             state.step,

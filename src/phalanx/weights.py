@@ -9,6 +9,7 @@ from phalanx import checkpoint
 from phalanx.checkpoint import Loaded
 from phalanx.engine.loop import Plan
 from phalanx.engine.state import TrainState
+from phalanx.engine.totals import Totals
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 from phalanx.identity import Identity
@@ -25,6 +26,8 @@ def restore(folder: Path, state: TrainState, exchange: Exchange, identity: Ident
         load_weights(state.ema.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
     exchange.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
     state.restore(loaded.state["training"])
+    if exchange.share.rank > 0:  # the saved sums are of all workers: one of them goes on with them
+        state.epoch_totals, state.interval = Totals(), Totals()
     if state.step >= plan.total_steps and not plan.evaluation_due(state):
         raise UserError(
             f"{folder.parent} is finished: {state.step} of {plan.total_steps} steps are done",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
-from views import Told, assert_helpful, noise
+from samples import Told, assert_helpful, noise
 
 from phalanx.data.arrays import ArraySource, array_source, as_channels, statistics
 from phalanx.data.base import Pixels, Source, View
@@ -95,6 +95,17 @@ def test_a_resized_view_outside_of_the_image_sees_the_padding() -> None:
     assert np.all(zero[:6] == 0)
     assert np.all(zero[10:] == 200)
     assert np.all(read(images, Told(16, outside, pad_mode="reflect")) == 200)
+
+
+@pytest.mark.parametrize("pad_mode", ["zero", "reflect"])
+def test_a_sample_does_not_depend_on_its_company(pad_mode: str) -> None:
+    source = made(noise(5, 6, 6, 3))
+    views = (View(-5, 0, 6, 6), View(3, 9, 6, 6, True), View(0, 0, 6, 6), View(0.5, 0.5, 5, 5), View(-2, -9, 6, 6))
+    for chosen in (np.arange(5), np.array([0, 1, 2, 4])):  # with and without one that needs resizing
+        together = source.read(chosen, Told(6, views, pad_mode=pad_mode), 0, replace_bad=True).images
+        for i, index in enumerate(chosen):
+            alone = source.read(np.array([index]), Told(6, views, pad_mode=pad_mode), 0, replace_bad=True).images
+            np.testing.assert_array_equal(together[i], alone[0])
 
 
 def test_a_rounding_error_beyond_the_edge_is_no_padding() -> None:

@@ -16,6 +16,7 @@ def samples_of(work: Work) -> list[int]:
 
 
 @given(seed=st.integers(0, 2**63 - 1), epoch=st.integers(0, 10_000), num_samples=st.integers(0, 500))
+@settings(deadline=None)
 def test_an_epoch_is_a_permutation_and_pure(seed: int, epoch: int, num_samples: int) -> None:
     order = epoch_order(seed, epoch, num_samples)
     assert sorted(order.tolist()) == list(range(num_samples))
@@ -88,6 +89,7 @@ def test_the_tail_of_an_epoch(num_samples: int, batch: int, drop_last: bool, tot
 
 
 @given(samples=st.integers(0, 50), parts=st.integers(1, 12))
+@settings(deadline=None)
 def test_no_part_holds_a_single_sample_unless_it_is_all_there_is(samples: int, parts: int) -> None:
     pieces = split(np.arange(samples), parts)
     assert len(pieces) == parts

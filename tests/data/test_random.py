@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.data.random import bits, key, uniform
@@ -11,6 +11,7 @@ EVERYTHING = np.arange(20_000, dtype=np.int64)
 
 
 @given(seed=st.integers(0, 2**63 - 1), epoch=st.integers(0, 2**40), index=st.integers(0, 2**62))
+@settings(deadline=None)
 def test_a_draw_does_not_depend_on_its_company(seed: int, epoch: int, index: int) -> None:
     alone = bits(seed, "crop", epoch, np.array([index]), 2)
     among = bits(seed, "crop", epoch, np.array([3, index, 8]), 5)

@@ -3,11 +3,11 @@
 import json
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from phalanx.config.recipes import CLAIM_PARTS, load_recipe, recipe_names
 from phalanx.config.resolve import describe, resolve
+from phalanx.observe.tables import print_line, print_table
 
 
 def list_recipes(console: Console) -> None:
@@ -27,13 +27,9 @@ def show_recipe(console: Console, name: str) -> None:
     for part, said in recipe.claim.items():
         console.print(Text(f"# {part}: {said}"), soft_wrap=True)
     rows = [(key, json.dumps(value), origin) for key, value, origin in resolve(recipe.layers).rows()]
-    if not console.is_terminal:
-        for key, value, origin in rows:
-            console.print(Text(f"{key}={value}\t# {origin}"), soft_wrap=True)
+    if console.is_terminal:
+        titles = ("setting", "value", "from", "meaning")
+        print_table(console, titles, [(*row, describe(row[0])) for row in rows], asides=("from", "meaning"))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("setting", "value", "from", "meaning"):
-        table.add_column(title)
     for key, value, origin in rows:
-        table.add_row(Text(key), Text(value), Text(origin, style="dim"), Text(describe(key), style="dim"))
-    console.print(table)
+        print_line(console, f"{key}={value}\t# {origin}")

@@ -25,6 +25,7 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "initializer": ("model.initializer", _same),
     "data": ("data.source", _same),
     "batch_size": ("train.batch_size", _same),
+    "global_batch_size": ("train.global_batch_size", _same),
     "epochs": ("train.length", _epochs),
     "lr": ("optim.lr", _same),
     "optimizer": ("optim.name", _same),
@@ -41,6 +42,11 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "seed": ("train.seed", _same),
     "monitor": ("train.monitor", _same),
     "log_every": ("train.log_every", _same),
+    "update_method": ("exchange.method", _same),
+    "workers": ("exchange.workers", _same),
+    "servers": ("exchange.servers", _same),
+    "mode": ("exchange.mode", _same),
+    "compress": ("exchange.compress", _same),
 }
 
 
@@ -49,6 +55,8 @@ def flag_layers(given: Mapping[str, Any]) -> list[Layer]:
     layers = []
     if given.get("lr_step_epochs") is not None and given.get("lr_schedule") is None:
         layers.append(Layer("--lr-step-epochs", nest("schedule.kind", "step")))
+    if (given.get("workers") or 1) > 1 and given.get("update_method") is None:
+        layers.append(Layer("--workers", nest("exchange.method", "collective")))
     for flag, value in given.items():
         if value is not None:
             key, written = FLAGS[flag]

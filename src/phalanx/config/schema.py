@@ -124,6 +124,7 @@ class ScheduleConfig(Section):
 class TrainConfig(Section):
     length: Duration = Duration(10, "ep")
     batch_size: Count = Field(128, description="samples in one micro-batch of one worker")
+    global_batch_size: Count | None = Field(None, description="samples of a step over all workers, instead")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     log_every: Count = Field(50, description="steps between log lines and step events")
     monitor: Annotated[int, Field(ge=0)] = Field(0, description="steps between norm events; 0 is off")

@@ -45,7 +45,7 @@ def recognise(text: str) -> tuple[str, Path]:
     """(format, path) of what the user wrote. What exists is a path, whatever colons are in it."""
     if text in FORMATS and not FORMATS[text].has_path:
         return text, Path()
-    path = Path(text).expanduser()
+    path = _path(text)
     if text and path.exists():
         return _recognised(path), path
     name, colon, rest = text.partition(":")
@@ -61,9 +61,16 @@ def recognise(text: str) -> tuple[str, Path]:
         if rest:
             raise UserError(f"{name} takes no path", why=f"{rest!r} follows it", remedy=f"write {name} alone")
         return name, Path()
-    if not rest or not Path(rest).expanduser().exists():
+    if not rest or not _path(rest).exists():
         raise _not_there(rest)
-    return name, Path(rest).expanduser()
+    return name, _path(rest)
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # ~name, and nobody is called so
+        return Path(text)
 
 
 def _recognised(path: Path) -> str:

@@ -123,21 +123,22 @@ def train_framing(augment: AugmentConfig, data: DataConfig, size: int, seed: int
                     f"augment.{name} runs from {low:g} down to {high:g}", remedy=f"augment.{name}=[{high:g},{low:g}]"
                 )
         return RandomResizedCrop(size, augment.scale, augment.ratio, data.interpolation, augment.flip, seed)
-    return _unmoved(data, size, source, augment.flip, seed)
+    return still_framing(data, size, has_margin(source, size), augment.flip, seed)
 
 
 def eval_framing(data: DataConfig, size: int, source: Source) -> Framing:
     """The framing of validation images: nothing is left to chance."""
-    return _unmoved(data, size, source, flip=0.0, seed=0)
+    return still_framing(data, size, has_margin(source, size))
 
 
-def _unmoved(data: DataConfig, size: int, source: Source, flip: float, seed: int) -> Framing:
-    if _has_margin(source, size):
+def still_framing(data: DataConfig, size: int, margin: bool, flip: float = 0.0, seed: int = 0) -> Framing:
+    """The centre of images that show more than their subject, the whole of those that do not."""
+    if margin:
         return CentreCrop(size, data.crop_share, data.interpolation, flip, seed)
     return Whole(size, data.interpolation, flip, seed)
 
 
-def _has_margin(source: Source, size: int) -> bool:
+def has_margin(source: Source, size: int) -> bool:
     """Whether images show more than their subject. Photographs do; small squares such as CIFAR's are all subject."""
     if not isinstance(source, ArraySource):
         return True

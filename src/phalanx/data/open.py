@@ -1,5 +1,7 @@
 """From what the user wrote (`digits`, a path, FORMAT:PATH) to a training and a validation split."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from phalanx.config.schema import DataConfig
@@ -27,11 +29,13 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
     `threads` decode compressed images, for both splits together; with 0 whoever reads decodes.
     """
     pool = decode_pool(threads)
-    name, path = recognise(config.source)
-    train = FORMATS[name].train(path, Want(config, config.channels, pool))
+    with _unreadable_is_told(config.source):
+        name, path = recognise(config.source)
+        train = FORMATS[name].train(path, Want(config, config.channels, pool))
     notes = [*train.notes]
     want = Want(config, train.channels, pool, train.classes)
-    val = FORMATS[name].val(path, want) if config.val is None else _open_one(config.val, want)
+    with _unreadable_is_told(config.val or config.source):
+        val = FORMATS[name].val(path, want) if config.val is None else _open_one(config.val, want)
     if val is None:
         train, val, told = hold_out(train, config.val_share, config.source)
     else:
@@ -45,7 +49,9 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
 def open_split(text: str, config: DataConfig, classes: list[str], *, threads: int) -> Labelled:
     """One dataset to evaluate a model of these classes on: its validation part, or all of it where it has none."""
     want = Want(config, config.channels, decode_pool(threads), classes)
-    source, told = under_classes(_open_one(text, want), classes, text)
+    with _unreadable_is_told(text):
+        source = _open_one(text, want)
+    source, told = under_classes(source, classes, text)
     return replace(source, notes=(*source.notes, *told))
 
 
@@ -54,6 +60,19 @@ def _open_one(text: str, want: Want) -> Labelled:
     # A file is meant as it is named. Only a folder may hold more than what is wanted.
     val = None if path.is_file() else FORMATS[name].val(path, want)
     return FORMATS[name].train(path, want) if val is None else val
+
+
+@contextmanager
+def _unreadable_is_told(text: str) -> Iterator[None]:
+    """What the system refuses, such as a file without permission, is the user's to mend, whatever the format."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"the data {text!r} cannot be read",
+            why=f"{error.strerror or error}" + (f": {str(error.filename)[:200]}" if error.filename else ""),
+            remedy="check the path and its permissions",
+        ) from error
 
 
 def _refuse_unused_labels(config: DataConfig, val: Labelled) -> None:

@@ -42,6 +42,22 @@ class Plan:
         )
 
 
+def samples_per_step(config: RunConfig, workers: int) -> int:
+    """The samples of one update over all workers and their micro-batches."""
+    parts = workers * config.optim.accumulate
+    whole = config.train.global_batch_size
+    if whole is None:
+        return config.train.batch_size * parts
+    if whole % parts:
+        below = max(parts, whole // parts * parts)
+        raise UserError(
+            f"a global batch of {whole} does not divide over {parts} micro-batches",
+            why=f"{workers} workers × {config.optim.accumulate} accumulated",
+            remedy=f"try {below} or {(whole // parts + 1) * parts}",
+        )
+    return whole
+
+
 def make_plan(config: RunConfig, num_samples: int, samples_per_step: int) -> Plan:
     """Resolve every duration of a run, once."""
     per_epoch = num_batches(num_samples, samples_per_step, config.data.drop_last)
@@ -89,7 +105,7 @@ def train(
             actions.evaluate(state)
             actions.save(state)
         with closing(pipeline.stream(state.epoch, state.start)) as batches:
-            while state.step < plan.total_steps and not stopping():
+            while state.step < plan.total_steps and not exchange.agree(stopping()):
                 batch = next(batches)
                 measurements = train_step(state, batch, exchange, engine)
                 state.advance(batch)

@@ -2,7 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -51,6 +52,9 @@ class Measurements:
     update_s: float
     skipped: bool = False  # fp16 overflow: no update was made
     norms: Norms | None = None
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -65,8 +69,11 @@ def train_step(state: TrainState, batch: Batch, exchange: Exchange, engine: Engi
     """Gradients of a batch, then the exchange's update. The state's model holds the next parameters afterwards."""
     begin = time.perf_counter()
     totals = Totals()
-    for micro in batch.micro:
-        totals.add(_gradients(state, batch, micro, exchange, engine))
+    filled = [micro for micro in batch.micro if micro.count]
+    for micro in filled:
+        totals.add(_gradients(state, batch, micro, exchange, engine, last=micro is filled[-1]))
+    if not filled:
+        exchange.abstain(engine.inputs.plain(batch.micro[0])[0])
     finite = True
     if state.loss_scale is not None:
         finite = state.loss_scale.unscale([p.grad for p in state.model.parameters() if p.grad is not None])
@@ -83,10 +90,13 @@ def train_step(state: TrainState, batch: Batch, exchange: Exchange, engine: Engi
         applied.lr,
         applied.grad_norm,
         data_s=batch.wait_s,
-        compute_s=computed - begin,
+        compute_s=computed - begin - applied.inside_backward_s,
         exchange_s=applied.exchange_s,
-        update_s=time.perf_counter() - computed - applied.exchange_s,
+        update_s=time.perf_counter() - computed - (applied.exchange_s - applied.inside_backward_s),
         norms=norms,
+        bytes_sent=applied.bytes_sent,
+        bytes_received=applied.bytes_received,
+        details=applied.details,
     )
 
 
@@ -100,13 +110,13 @@ def measure_norms(model: nn.Module) -> Norms:
     )
 
 
-def _gradients(state: TrainState, batch: Batch, micro: MicroBatch, exchange: Exchange, engine: Engine) -> Totals:
+def _gradients(
+    state: TrainState, batch: Batch, micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool
+) -> Totals:
     """Forward and backward of one micro-batch, weighted by its share of the step's samples."""
-    if micro.count == 0:
-        return Totals()
     _seed_dropout(engine.seed, state.step, micro.number)
     images, targets = engine.inputs.training(micro, batch.epoch, batch.start)
-    with exchange.gathering(last=micro is batch.micro[-1]):
+    with exchange.gathering(last):
         with engine.settings.autocast():
             logits = exchange.forward(images)
             loss = classification_loss(logits, targets, engine.label_smoothing)

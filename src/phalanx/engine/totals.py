@@ -31,5 +31,14 @@ class Totals:
     def topk(self) -> float:
         return self.correctk / max(1, self.samples)
 
+    def numbers(self) -> list[float]:
+        """In the order that `of` reads, for sums over workers."""
+        return [self.samples, self.loss_sum, self.correct1, self.correctk]
+
+    @classmethod
+    def of(cls, numbers: list[float]) -> "Totals":
+        samples, loss_sum, correct1, correctk = numbers
+        return cls(int(samples), loss_sum, int(correct1), int(correctk))
+
     def saved(self) -> dict[str, Any]:
         return asdict(self)

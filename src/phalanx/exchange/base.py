@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -16,14 +16,19 @@ class Applied:
 
     lr: float
     grad_norm: float | None
-    exchange_s: float
+    exchange_s: float  # all of the exchange that computing did not hide
     update_s: float
+    inside_backward_s: float = 0.0  # the part of exchange_s that was spent before `apply`, waiting inside backward
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    details: dict[str, Any] = field(default_factory=dict)  # such as staleness; goes into the step event
 
 
 class Exchange(Protocol):
     """An update method. Its constructor gets the model, so that it can overlap with backward."""
 
     share: Share  # which part of each step's samples belongs to this worker
+    lockstep: bool  # whether all workers take each step together, so that metrics can be summed step by step
 
     def forward(self, images: Tensor) -> Tensor:
         """The model's answer, watched by whatever exchanges gradients during backward."""
@@ -31,6 +36,10 @@ class Exchange(Protocol):
 
     def gathering(self, last: bool) -> AbstractContextManager[Any]:
         """Around forward and backward of one micro-batch; `last` of the step, so gradients may leave."""
+        ...
+
+    def abstain(self, images: Tensor) -> None:
+        """Instead of `gathering`, where a step has no samples for this worker; `images` has 0 rows."""
         ...
 
     def apply(self, step: int) -> Applied:
@@ -45,8 +54,20 @@ class Exchange(Protocol):
         """Add counts over all workers."""
         ...
 
+    def agree(self, wish: bool) -> bool:
+        """Whether any worker wishes to stop: the same answer on all, so that all stop after the same step."""
+        ...
+
+    def settle(self) -> None:
+        """Before evaluation and checkpoints: parameters current, batch-norm statistics averaged over workers."""
+        ...
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The optimizer's state, whole, wherever it lives."""
         ...
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None: ...
+
+    def close(self) -> None:
+        """Take leave of the other workers."""
+        ...

@@ -15,6 +15,8 @@ from phalanx.optim.update import Update
 class LocalExchange:
     """The update happens here, on gradients made here."""
 
+    lockstep = True
+
     def __init__(self, model: nn.Module, update: Update, *, accumulate: int, clip_norm: float | None) -> None:
         self.share = Share(accumulate=accumulate)
         self._model, self._update, self._clip_norm = model, update, clip_norm
@@ -25,6 +27,9 @@ class LocalExchange:
 
     def gathering(self, last: bool) -> AbstractContextManager[Any]:
         return nullcontext()
+
+    def abstain(self, images: Tensor) -> None:
+        raise AssertionError("one worker has all samples of a step, and a step has at least one")
 
     def apply(self, step: int) -> Applied:
         begin = time.perf_counter()
@@ -41,8 +46,17 @@ class LocalExchange:
     def sum(self, counts: list[float]) -> list[float]:
         return counts
 
+    def agree(self, wish: bool) -> bool:
+        return wish
+
+    def settle(self) -> None:
+        """Nobody else has statistics."""
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return self._update.state()
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         self._update.load(tensors, scalars)
+
+    def close(self) -> None:
+        """Nobody else is there."""

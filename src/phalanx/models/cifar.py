@@ -88,11 +88,11 @@ def build_cifar(
         raise UserError(f"model.options.dropout={dropout!r} is not a number from 0 to 1")
 
     stem_width, *stage_widths = (max(1, round(w * width)) for w in (plan.stem_width, *plan.stage_widths))
-    stem, tail = [conv3x3(channels, stem_width)], []
-    # a pre-activation block normalises what it receives, so the norm is missing after the last one instead
-    (tail if plan.preact else stem).extend(
-        [nn.BatchNorm2d(stage_widths[-1] if plan.preact else stem_width), nn.ReLU(inplace=True)]
-    )
+    stem = nn.Sequential(conv3x3(channels, stem_width))
+    tail = nn.Sequential()
+    # a pre-activation block normalises its own input, so the norm that lies outside of them comes last, not first
+    outside, width_outside = (tail, stage_widths[-1]) if plan.preact else (stem, stem_width)
+    outside.append(nn.BatchNorm2d(width_outside)).append(nn.ReLU(inplace=True))
 
     blocks: list[nn.Module] = []
     num_blocks = len(stage_widths) * plan.blocks_per_stage
@@ -110,7 +110,7 @@ def build_cifar(
                 blocks.append(BasicBlock(width_in, width_out, stride, shortcut, dropout, skip))
             width_in = width_out
 
-    return CifarNet(nn.Sequential(*stem), nn.Sequential(*blocks), nn.Sequential(*tail), width_in, num_classes, drop)
+    return CifarNet(stem, nn.Sequential(*blocks), tail, width_in, num_classes, drop)
 
 
 class CifarNet(nn.Module):

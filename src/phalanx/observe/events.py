@@ -66,6 +66,10 @@ class Step(Event):
     exchange_s: float
     update_s: float
     grad_norm: float | None = None
+    bytes_sent: float = 0.0
+    bytes_received: float = 0.0
+    ranks: list[dict[str, float]] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

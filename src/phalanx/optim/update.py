@@ -28,13 +28,14 @@ class Update:
         if exempted:
             groups.append({"params": [params[name] for name in exempted], "weight_decay": 0.0})
         self.names = decayed + exempted  # in the optimizer's own order
+        self._params = params
         self.schedule = schedule
         self._name = config.name.lower()
         self._optimizer = make_optimizer(groups, config, schedule(0))
 
-    def __call__(self, step: int) -> float:
-        """Update number `step`. Returns the rate that it used."""
-        lr = self.schedule(step)
+    def __call__(self, step: int, scale: float = 1.0) -> float:
+        """Update number `step`, at `scale` times the schedule's rate. Returns the rate that it used."""
+        lr = self.schedule(step) * scale
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         self._optimizer.step()
@@ -78,6 +79,10 @@ class Update:
         state: dict[int, dict[str, Any]] = {}
         for key, value in [*tensors.items(), *scalars["slots"].items()]:
             name, slot = key.rsplit("/", 1)
+            param = self._params[name]
+            if isinstance(value, Tensor) and value.shape == param.shape:
+                # A file has logical order; fused kernels walk through parameter and state side by side in memory.
+                value = torch.empty_like(param, dtype=value.dtype).copy_(value)
             state.setdefault(numbers[name], {})[slot] = value
         groups = self._optimizer.state_dict()["param_groups"]
         for group, counters in zip(groups, scalars["groups"], strict=False):

@@ -1,0 +1,93 @@
+"""`phalanx doctor`: versions, the machine, the settings chosen for it, and whether each part works."""
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.text import Text
+
+from phalanx import __version__
+from phalanx.commands.checks import Finding, Missing, required_versions, run_checks
+from phalanx.config.schema import MachineConfig
+from phalanx.engine.settings import choose, cores, cpu_features
+from phalanx.errors import EXIT_OURS
+from phalanx.observe.tables import print_line, print_rows
+from phalanx.run import machine
+
+_STYLES = {"ok": "green", "missing": "yellow", "failed": "bold red"}
+
+
+def examine(console: Console) -> int:
+    """Print everything that a report of a problem should contain. 1 if something required is broken."""
+    _heading(console, "versions")
+    print_rows(console, _versions())
+    _heading(console, "machine")
+    print_rows(console, _machine())
+    _heading(console, "settings chosen for it")
+    print_rows(console, {name: str(decision) for name, decision in choose(MachineConfig()).decisions.items()})
+    _heading(console, "parts")
+    trouble = False
+    for finding in run_checks():
+        _print_finding(console, finding)
+        trouble = trouble or finding.is_trouble
+    if trouble:
+        console.print(Text("something that Phalanx requires does not work: see the lines above", style="bold"))
+    return EXIT_OURS if trouble else 0
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(Text(text, style="bold"))
+
+
+def _versions() -> dict[str, str]:
+    try:
+        required = required_versions()
+    except Missing:  # the check of the packages says which
+        required = {"torch": torch.__version__}
+    return {"phalanx": __version__, "python": sys.version.split()[0], **required}
+
+
+def _machine() -> dict[str, str]:
+    here = machine()
+    present = [name for name, there in cpu_features().items() if there]
+    rows = {
+        "system": f"{here['system']}, {' '.join(platform.libc_ver())}".rstrip(", "),
+        "CPU": here["cpu"],
+        "cores": f"{cores()} of {os.cpu_count()} may be used",
+        "instructions": ", ".join(present) or "none of those that matter for training",
+        "memory": _memory(),
+    }
+    for number in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(number)
+        rows[f"cuda:{number}"] = f"{about.name}, {about.total_memory / 1e9:.1f} GB"
+    if torch.backends.mps.is_available():
+        rows["mps"] = "Apple GPU"
+    return rows
+
+
+def _memory() -> str:
+    """What the machine has and what is free of it; and what a container may use, where it is less."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.1f} GB"
+    kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    total, free = (1024 * kilobytes.get(name, 0) for name in ("MemTotal", "MemAvailable"))
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # no container, or one without a limit
+        limit = total
+    limited = f"; this container may use {limit / 1e9:.1f} GB" if limit < total else ""
+    return f"{total / 1e9:.1f} GB, {free / 1e9:.1f} GB free{limited}"
+
+
+def _print_finding(console: Console, finding: Finding) -> None:
+    needed = ", required" if finding.is_trouble else ""
+    if not console.is_terminal:
+        print_line(console, f"{finding.status}: {finding.name}{needed}: {finding.detail}")
+        return
+    mark = Text(f"{finding.status:8}", style=_STYLES[finding.status])
+    console.print(mark + Text(f"{finding.name}{needed}: {finding.detail}"), soft_wrap=True)

@@ -1,0 +1,205 @@
+"""`phalanx eval`: exact accuracy of a trained model, class by class, with a picture of what it confuses."""
+
+import json
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+from torch import Tensor
+
+from phalanx.commands.loading import Trained, load_trained
+from phalanx.commands.progress import progress
+from phalanx.data.base import Batch, Source
+from phalanx.data.framing import still_framing
+from phalanx.data.open import open_data, open_split
+from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.engine.confusion import Answers, ClassResult
+from phalanx.engine.evaluate import evaluate
+from phalanx.engine.inputs import Inputs
+from phalanx.engine.step import Engine
+from phalanx.engine.totals import Totals
+from phalanx.errors import UserError
+from phalanx.observe.confusion import draw_confusion
+from phalanx.observe.lines import percent
+from phalanx.observe.tables import print_rows, print_table, tab_separated
+from phalanx.run import versions, write_whole
+
+MOST_SHOWN = 30  # classes; of more, the worst
+_TITLES = ("class", "samples", "correct", "top-1", "most confused with")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was found out about a model on some data."""
+
+    data: str
+    k: int
+    totals: Totals
+    answers: Answers
+    bad_images: list[tuple[str, str]]
+    seconds: float
+
+
+def evaluate_checkpoint(
+    console: Console,
+    place: Path,
+    data: str | None,
+    batch_size: int | None,
+    device: str,
+    precision: str | None,
+    out: Path | None,
+) -> None:
+    """Measure on the run's own validation data or on `data`; print, and leave eval.json, per_class.tsv and a PNG."""
+    trained = load_trained(place, {"device": device} | ({"precision": precision} if precision else {}))
+    source = _validation(trained, console) if data is None else _other(trained, data, console)
+    folder = _made(out or trained.home / ("eval" if data is None else f"eval-{_short_name(data)}"))
+    result = _measure(trained, source, batch_size or trained.batch_size, console)
+    classes = result.answers.by_class()
+    _write(folder, trained, result, classes)
+    _print(console, folder, trained, result, classes)
+    if data is None:
+        _compare(console, trained, result)
+
+
+def _validation(trained: Trained, console: Console) -> Source:
+    splits = open_data(trained.config.data, threads=trained.threads)
+    if splits.val.classes != trained.identity.classes:
+        raise UserError(
+            f"{trained.config.data.source} has other classes than the model",
+            why="the data has changed since the model was trained on it",
+            remedy="name data with the model's classes: --data PATH",
+        )
+    _note(console, splits.notes)
+    return splits.val
+
+
+def _other(trained: Trained, data: str, console: Console) -> Source:
+    config = trained.config.data.model_copy(update={"channels": trained.identity.channels})
+    source = open_split(data, config, trained.identity.classes, threads=trained.threads)
+    _note(console, source.notes)
+    return source
+
+
+def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
+    for note in notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+
+
+def _measure(trained: Trained, source: Source, batch_size: int, console: Console) -> Result:
+    config, identity = trained.config, trained.identity
+    k = min(config.eval.top_k, len(identity.classes))
+    inputs = Inputs(trained.settings, config.augment, identity.mean, identity.std, config.train.seed)
+    engine = Engine(trained.settings, inputs, config.loss.label_smoothing, k, config.train.seed)
+    batches = evaluation_batches(
+        source,
+        still_framing(config.data, identity.image_size, identity.margin),
+        batch_size,
+        prefetch=config.data.prefetch,
+        bad=BadImages(source, config.data.bad_images, config.data.bad_images_cap),
+        pin=trained.settings.device.type == "cuda",
+    )
+    labels, answers, bad = [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
+    begin = time.perf_counter()
+    with progress(console, "evaluated", len(source)) as advance:
+
+        def watch(batch: Batch, logits: Tensor) -> None:
+            labels.extend(micro.labels.numpy() for micro in batch.micro)
+            # By the same call as the accuracy, so that classes with equal logits are ranked alike.
+            answers.append(logits.topk(k, dim=1).indices[:, 0].cpu().numpy())
+            bad.extend(batch.bad)
+            advance(batch.total)
+
+        totals = evaluate(trained.model, batches, engine, watch=watch)
+    found = Answers(identity.classes, np.concatenate(labels), np.concatenate(answers))
+    return Result(source.description, k, totals, found, bad, time.perf_counter() - begin)
+
+
+def _short_name(data: str) -> str:
+    """`folder:/data/pets/val` → `val`: what tells evaluations of one model apart."""
+    name = Path(data.rpartition(":")[2]).expanduser().resolve().name
+    return re.sub(r"[^\w.-]+", "-", name) or "data"
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the folder {folder} cannot be made",
+            why=error.strerror or str(error),
+            remedy="choose another place with --out",
+        ) from error
+    return folder
+
+
+def _write(folder: Path, trained: Trained, result: Result, classes: list[ClassResult]) -> None:
+    names, totals = trained.identity.classes, result.totals
+    report = {
+        "checkpoint": str(trained.path),
+        "step": trained.step,
+        "model": trained.identity.model,
+        "data": result.data,
+        "samples": totals.samples,
+        "top1": totals.top1,
+        "topk": totals.topk,
+        "k": result.k,
+        "loss": totals.loss,
+        "seconds": result.seconds,
+        "decisions": {name: str(decision) for name, decision in trained.settings.decisions.items()},
+        "bad_images": [{"image": name, "reason": reason} for name, reason in result.bad_images],
+        "classes": [{**asdict(one), "top1": one.top1} for one in classes],
+        "confusions": [
+            {"class": names[one.label], "answer": names[one.answer], "times": one.times}
+            for one in result.answers.confusions()
+        ],
+        "versions": versions(),
+    }
+    write_whole(folder / "eval.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    lines = [_TITLES, *map(_cells, classes)]
+    write_whole(folder / "per_class.tsv", "".join(tab_separated(cells) + "\n" for cells in lines))
+    title = f"{trained.home.resolve().name}, step {trained.step:,}: top-1 {percent(totals.top1)} of {totals.samples:,}"
+    draw_confusion(result.answers, f"{title} images", folder / "confusion.png")
+
+
+def _cells(one: ClassResult) -> tuple[str, ...]:
+    top1 = percent(one.top1) if one.top1 is not None else "-"
+    return (
+        one.name,
+        str(one.samples),
+        str(one.correct),
+        top1,
+        f"{one.confused_with} ({one.times})" if one.times else "-",
+    )
+
+
+def _print(console: Console, folder: Path, trained: Trained, result: Result, classes: list[ClassResult]) -> None:
+    shown = classes
+    if len(classes) > MOST_SHOWN:
+        shown = sorted((one for one in classes if one.samples), key=lambda one: one.correct / one.samples)[:MOST_SHOWN]
+        console.print(Text(f"the {len(shown)} worst of {len(classes):,} classes, the others in per_class.tsv:"))
+    print_table(console, _TITLES, map(_cells, shown), numbers=_TITLES[1:4])
+    for name, reason in result.bad_images:
+        console.print(Text(f"left out, not readable: {name}: {reason}"), soft_wrap=True)
+    totals, decisions = result.totals, trained.settings.decisions
+    rows = {
+        "model": f"{trained.identity.model}, {trained.path}",
+        "data": f"{result.data}: {totals.samples:,} images in {result.seconds:.1f} s",
+        "device": f"{decisions['device']}, {decisions['precision']}",
+        "top-1": percent(totals.top1),
+        f"top-{result.k}": percent(totals.topk),
+        "loss": f"{totals.loss:.4f}",
+        "folder": f"{folder}: eval.json, per_class.tsv, confusion.png",
+    }
+    print_rows(console, rows)
+
+
+def _compare(console: Console, trained: Trained, result: Result) -> None:
+    """Say so where training measured another number with these weights on this data."""
+    if trained.judged is None or trained.judged.top1 == result.totals.top1:
+        return
+    text = f"training measured {percent(trained.judged.top1)}: its precision, device, threads or data were other ones"
+    console.print(Text(f"note: {text}"), soft_wrap=True)

@@ -1,0 +1,101 @@
+"""A trained model, ready to use, from what a user names: a run (its best checkpoint) or one checkpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from phalanx import checkpoint
+from phalanx.config.resolve import Layer, resolve
+from phalanx.config.schema import RunConfig
+from phalanx.data.mixing import to_input
+from phalanx.engine.settings import Settings, choose, keep_freed_memory
+from phalanx.engine.state import Best
+from phalanx.errors import UserError
+from phalanx.identity import Identity
+from phalanx.models.build import build_model
+from phalanx.weights import load_weights
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model with all that is needed to prepare images for it, and where it came from."""
+
+    path: Path  # of the checkpoint
+    model: nn.Module
+    config: RunConfig
+    identity: Identity
+    settings: Settings
+    step: int
+    batch_size: int  # what training evaluated with
+    judged: Best | None  # what training measured of these very weights; None where it measured better ones
+
+    @property
+    def home(self) -> Path:
+        """Where to put what is made from the model: its run's folder; or the checkpoint, where it lies alone."""
+        path = self.path if self.path.parent.name else self.path.resolve()
+        return path.parent.parent if path.parent.name == checkpoint.FOLDER else path
+
+    @property
+    def threads(self) -> int:
+        """How many threads decode images."""
+        return self.config.data.threads or self.settings.threads
+
+    @torch.inference_mode()
+    def logits(self, images: Tensor) -> Tensor:
+        """The model's answer to framed uint8 images (n, channels, size, size), in float32."""
+        identity, settings = self.identity, self.settings
+        inputs = to_input(images.to(settings.device), identity.mean, identity.std, memory_format=settings.memory_format)
+        with settings.autocast():
+            answer: Tensor = self.model(inputs)
+        return answer.float()
+
+
+def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
+    """The averaged weights where there are some, in eval mode, on the device; this process runs with its settings.
+
+    Settings of `machine` replace those of the run; what both leave at `auto` is chosen for this machine.
+    """
+    loaded = checkpoint.load(checkpoint.find(place))
+    try:
+        identity, training = Identity(**loaded.state["identity"]), loaded.state["training"]
+        step, best = int(training["step"]), training["best"] and Best(**training["best"])
+        samples_per_step = int(loaded.state["samples_per_step"])
+        saved = Layer(str(loaded.path / checkpoint.STATE), loaded.state["config"])
+        tensors = loaded.tensors.get("ema", loaded.tensors["model"])
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{loaded.path} does not say what it is a checkpoint of",
+            why=f"its {checkpoint.STATE} or its weights are incomplete ({type(error).__name__}: {error})",
+            remedy="give a checkpoint that `phalanx train` of this version has written",
+        ) from error
+    # Weights are about to be loaded: neither published nor elaborate starting values are needed.
+    unborn = {"pretrained": False, "initializer": "default"}
+    config = resolve([saved, Layer("the command line", {"machine": dict(machine), "model": unborn})]).config
+    if config.machine.allocator != "system":
+        keep_freed_memory()
+    settings = choose(config.machine)
+    settings.apply()
+    model = build_model(
+        config.model,
+        num_classes=len(identity.classes),
+        channels=identity.channels,
+        image_size=identity.image_size,
+    )
+    model = model.to(settings.device, memory_format=settings.memory_format)  # type: ignore[call-overload]
+    load_weights(model, tensors, str(loaded.path))
+    if settings.compile:
+        model.compile()
+    return Trained(
+        path=loaded.path,
+        model=model.eval().requires_grad_(False),
+        config=config,
+        identity=identity,
+        settings=settings,
+        step=step,
+        batch_size=config.eval.batch_size or samples_per_step // (config.exchange.workers * config.optim.accumulate),
+        judged=best if best and best.step == step else None,
+    )

@@ -1,0 +1,151 @@
+"""`phalanx predict`: what a trained model sees on pictures, the most probable classes first."""
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.commands.loading import Trained, load_trained
+from phalanx.data.base import Batch
+from phalanx.data.encoded import decode_pool
+from phalanx.data.files import Names, file_source, images_below
+from phalanx.data.framing import still_framing
+from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.errors import EXIT_USER, UserError
+from phalanx.observe.lines import percent
+from phalanx.observe.tables import print_line, print_table, tab_separated
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable classes of an image with their probabilities, or why it was not readable."""
+
+    image: str
+    classes: list[tuple[str, float]]
+    error: str | None = None
+
+
+def predict_images(
+    console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str
+) -> int:
+    """Print what is on each image as it is known. The exit code tells whether all of them were readable."""
+    names = find_images(images)
+    # A minute of compiling would only delay the answer.
+    trained = load_trained(place, {"device": device, "compile": False})
+    failed = 0
+    for number, predictions in enumerate(_predictions(trained, names, top_k)):
+        _print(console, predictions, style, first=number == 0)
+        failed += sum(prediction.error is not None for prediction in predictions)
+    if not failed:
+        return 0
+    said = Text(f"{failed} of {len(names)} images could not be read")
+    Console(stderr=True).print(said)
+    return EXIT_USER
+
+
+def find_images(words: Sequence[str]) -> list[bytes]:
+    """The image files that are meant: files as named, folders with all below them, globs. Each once, in order."""
+    found: dict[bytes, None] = {}
+    for word in words:
+        there = [word] if Path(word).exists() else sorted(glob.glob(word, recursive=True))
+        files = [file for path in there for file in _below(path)]
+        if not files:
+            raise UserError(
+                f"there is no image at {word!r}",
+                why="the folder holds no file that ends like an image"
+                if there
+                else f"no file, folder or pattern matches, seen from {Path.cwd()}",
+                remedy="give image files, folders or globs such as 'photos/*.jpg'",
+            )
+        found.update(dict.fromkeys(files))
+    return list(found)
+
+
+def _below(path: str) -> list[bytes]:
+    folder = os.fsencode(path)
+    return [os.path.join(folder, name) for name in images_below(Path(path))[0]] if Path(path).is_dir() else [folder]
+
+
+def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[list[Prediction]]:
+    """Batch by batch, while threads decode the next ones: images prepared as in validation."""
+    identity = trained.identity
+    source = file_source(
+        "the images",
+        Path(),
+        Names(names),
+        np.zeros(len(names), dtype=np.int64),  # nobody asks for their labels
+        identity.classes,
+        channels=identity.channels,
+        pool=decode_pool(trained.threads),
+    )
+    batches = evaluation_batches(
+        source,
+        still_framing(trained.config.data, identity.image_size, identity.margin),
+        min(trained.batch_size, len(names)),
+        bad=BadImages(source, cap=1.0),
+    )
+    with closing(batches):
+        for batch in batches:
+            answers, reasons = _answers(trained, batch, top_k), dict(batch.bad)
+            numbered = ((index, source.name(index)) for index in range(batch.start, batch.start + batch.total))
+            yield [Prediction(name, answers.get(index, []), reasons.get(name)) for index, name in numbered]
+
+
+def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple[str, float]]]:
+    """The likeliest classes of the images of a batch that were readable, by index."""
+    answers = {}
+    classes = trained.identity.classes
+    for micro in batch.micro:
+        if not micro.count:
+            continue
+        top = trained.logits(micro.images).softmax(dim=1).topk(min(top_k, len(classes)), dim=1)
+        for index, numbers, values in zip(
+            micro.indices.tolist(), top.indices.tolist(), top.values.tolist(), strict=True
+        ):
+            answers[index] = [(classes[number], value) for number, value in zip(numbers, values, strict=True)]
+    return answers
+
+
+def _print(console: Console, predictions: list[Prediction], style: str, *, first: bool) -> None:
+    if style == "json":
+        for prediction in predictions:
+            print_line(console, json.dumps(_as_json(prediction)))
+    elif style == "table" and console.is_terminal:
+        rows = [row for prediction in predictions for row in _rows(prediction)]
+        print_table(console, ("image", "class", "probability"), rows, numbers=("probability",))
+    else:
+        lines = [("image", "rank", "class", "probability")] if first else []
+        lines += [line for prediction in predictions for line in _lines(prediction)]
+        for line in lines:
+            print_line(console, tab_separated(line))
+    console.file.flush()
+
+
+def _as_json(prediction: Prediction) -> dict[str, object]:
+    if prediction.error is not None:
+        return {"image": prediction.image, "error": prediction.error}
+    shown = [{"class": name, "probability": value} for name, value in prediction.classes]
+    return {"image": prediction.image, "predictions": shown}
+
+
+def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
+    """For a person: the image is named once."""
+    if prediction.error is not None:
+        return [(prediction.image, f"not readable: {prediction.error}", "")]
+    names = [prediction.image, *[""] * len(prediction.classes)]
+    return [(image, name, percent(value)) for image, (name, value) in zip(names, prediction.classes, strict=False)]
+
+
+def _lines(prediction: Prediction) -> list[tuple[str, str, str, str]]:
+    """For a program: each line stands for itself. The rank of an image that was not readable is `error`."""
+    if prediction.error is not None:
+        return [(prediction.image, "error", prediction.error, "")]
+    ranked = enumerate(prediction.classes, 1)
+    return [(prediction.image, str(rank), name, f"{value:.6f}") for rank, (name, value) in ranked]

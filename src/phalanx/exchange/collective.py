@@ -1,0 +1,159 @@
+"""collective: every worker keeps the parameters; gradients are summed over all of them while backward runs."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from phalanx.data.order import Share
+from phalanx.errors import UserError
+from phalanx.exchange.base import Applied
+from phalanx.exchange.compress.hooks import register
+from phalanx.exchange.compress.spec import CompressionSpec
+from phalanx.launch.role import Role
+from phalanx.optim.update import Update
+
+
+class LostWorker(UserError):
+    """Another worker is gone or silent; this one cannot go on alone."""
+
+
+def join_group(role: Role, device: torch.device, timeout_s: float) -> None:
+    """Meet the other trainers: gloo between CPUs, NCCL between GPUs."""
+    if device.type == "cuda":
+        torch.cuda.set_device(role.local_rank)
+    try:
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            init_method=f"tcp://{role.master}",
+            rank=role.rank,
+            world_size=role.world,
+            timeout=timedelta(seconds=timeout_s),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise LostWorker(
+            f"trainer {role.rank} of {role.world} did not meet the others at {role.master}",
+            why=str(error).split("\n")[0],
+            remedy="check that all workers were started and nothing blocks the port; see logs/ in the run's folder",
+        ) from error
+
+
+class CollectiveExchange:
+    """DistributedDataParallel with our own hook: gradients arrive weighted by sample share, so they are summed."""
+
+    lockstep = True
+
+    def __init__(
+        self,
+        model: nn.Module,
+        update: Update,
+        role: Role,
+        *,
+        accumulate: int,
+        clip_norm: float | None,
+        compression: CompressionSpec,
+    ) -> None:
+        self.share = Share(role.rank, role.world, accumulate)
+        self._model, self._update, self._clip_norm = model, update, clip_norm
+        # Batch-norm statistics stay each worker's own between evaluations: `settle` averages them.
+        self._ddp = DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        names = {param: name for name, param in model.named_parameters()}
+        self._hook = register(self._ddp, compression, names)
+        self._waited_s = 0.0
+
+    def forward(self, images: Tensor) -> Tensor:
+        answer: Tensor = self._ddp(images)
+        return answer
+
+    def gathering(self, last: bool) -> AbstractContextManager[Any]:
+        return self._exchanging() if last else self._ddp.no_sync()
+
+    @contextmanager
+    def _exchanging(self) -> Iterator[None]:
+        """The last backward of a step. What it spends after its last gradient is ready, it spends waiting."""
+        with _peers_may_be_lost():
+            yield
+        self._waited_s = time.perf_counter() - self._hook.last_ready if self.share.world > 1 else 0.0
+
+    def abstain(self, images: Tensor) -> None:
+        """Sum zeros with the others: the gradients of 0 × an answer that leaves batch norm untouched."""
+        training = self._model.training
+        self._model.eval()
+        with self._exchanging():
+            (self._ddp(images.new_zeros(1, *images.shape[1:])).sum() * 0.0).backward()
+        self._model.train(training)
+
+    def apply(self, step: int) -> Applied:
+        begin = time.perf_counter()
+        norm = None
+        if self._clip_norm is not None:
+            norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm))
+        lr = self._update(step)
+        self._update.clear()
+        sent, received = self._hook.take_bytes()
+        return Applied(
+            lr,
+            norm,
+            exchange_s=self._waited_s,
+            update_s=time.perf_counter() - begin,
+            inside_backward_s=self._waited_s,
+            bytes_sent=sent,
+            bytes_received=received,
+        )
+
+    def discard(self) -> None:
+        self._update.clear()
+
+    def sum(self, counts: list[float]) -> list[float]:
+        tensor = torch.tensor(counts, dtype=torch.float64, device=self._device())
+        with _peers_may_be_lost():
+            dist.all_reduce(tensor)
+        totals: list[float] = tensor.tolist()
+        return totals
+
+    def agree(self, wish: bool) -> bool:
+        return wish if self.share.world == 1 else self.sum([float(wish)])[0] > 0
+
+    def settle(self) -> None:
+        averaged = [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
+        if self.share.world == 1 or not averaged:
+            return
+        flat = torch.cat([buffer.flatten() for buffer in averaged])
+        with _peers_may_be_lost():
+            dist.all_reduce(flat)
+        flat /= self.share.world
+        for buffer, mean in zip(averaged, flat.split([buffer.numel() for buffer in averaged]), strict=True):
+            buffer.copy_(mean.view_as(buffer))
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return self._update.state()
+
+    def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
+        self._update.load(tensors, scalars)
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+    def _device(self) -> torch.device:
+        return next(self._model.parameters()).device
+
+
+@contextmanager
+def _peers_may_be_lost() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, dist.DistBackendError) as error:
+        text = str(error)
+        if not any(sign in text.lower() for sign in ("connection", "gloo", "timed out", "nccl", "peer", "socket")):
+            raise
+        raise LostWorker(
+            "another worker of this job is gone or silent",
+            why=text.split("\n")[0][:300],
+            remedy="see logs/ in the run's folder for who failed first, then go on with --resume",
+        ) from error

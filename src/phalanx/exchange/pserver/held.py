@@ -1,0 +1,94 @@
+"""A slice on its server: parameters, optimizer state, version, and the pushes that wait."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from phalanx.config.schema import OptimConfig
+from phalanx.exchange.pserver.policy import Policy, Push
+from phalanx.exchange.pserver.slices import Layout, Slice, views
+from phalanx.exchange.pserver.state import pack, unpack
+from phalanx.optim.schedule import Schedule
+from phalanx.optim.update import Update
+
+
+class Held:
+    """One slice. Its update is the trainer's own `Update`, over pieces instead of parameters."""
+
+    def __init__(
+        self,
+        slice_: Slice,
+        memory: Tensor,
+        layouts: Mapping[str, Layout],
+        exempt: set[str],
+        config: OptimConfig,
+        schedule: Schedule,
+    ) -> None:
+        self.slice, self.memory = slice_, memory
+        self.version = 0
+        self.filled = False  # whether the parameters have arrived
+        self.arrived: dict[int, Push] = {}  # by rank: not applied yet
+        self.applied: dict[int, Push] = {}  # by rank: not answered yet
+        self.answered: dict[int, Push] = {}  # by rank: the last one, in case the answer got lost
+        self.clocks: dict[int, int] = {}
+        self._params = views(memory, slice_, layouts)
+        named = {piece_name(piece.name, piece.start): param for piece, param in zip(slice_.pieces, self._params)}
+        # Whether a piece decays follows from the parameter that it was cut from.
+        no_decay = [piece_name(piece.name, piece.start) for piece in slice_.pieces if piece.name in exempt]
+        self._update = Update(named, no_decay, config, schedule)
+
+    def known(self, rank: int) -> Push | None:
+        """A worker's latest push, wherever it stands."""
+        return self.arrived.get(rank) or self.applied.get(rank) or self.answered.get(rank)
+
+    def forget(self, rank: int) -> None:
+        """A worker has gone. Gradients that it pushed whole and that were not applied go with it."""
+        for pushes in (self.arrived, self.applied, self.answered):
+            pushes.pop(rank, None)
+        self.clocks.pop(rank, None)
+
+    def arrive(self, push: Push) -> None:
+        self.answered.pop(push.rank, None)
+        self.arrived[push.rank] = push
+        # A void push may not know its step; it still is one.
+        self.clocks[push.rank] = push.step + 1 if push.step >= 0 else self.clocks.get(push.rank, 0) + 1
+
+    @torch.no_grad()
+    def apply(self, pushes: list[Push], policy: Policy) -> None:
+        """Sum the pushes in the order given and update with them. Nobody reads the slice meanwhile."""
+        for push in pushes:
+            self.applied[push.rank] = self.arrived.pop(push.rank)
+            push.staleness = self.version - push.based_on
+        if any(push.void for push in pushes) or all(push.empty for push in pushes):
+            return
+        for number, param in enumerate(self._params):
+            there = [push.gradients[number] for push in pushes]
+            param.grad = _sum([gradient for gradient in there if gradient is not None], policy.gain)
+        step = max(push.step for push in pushes)
+        rate = self._update(step, policy.scale(max(push.staleness for push in pushes)))
+        self._update.clear()
+        self.version += 1
+        for push in pushes:
+            push.rate = rate
+
+    def state(self) -> bytes:
+        return pack(*self._update.state())
+
+    def load(self, payload: memoryview) -> None:
+        self._update.load(*unpack(payload))
+
+
+def piece_name(name: str, start: int) -> str:
+    """The name of a piece within its slice."""
+    return f"{name}@{start}"
+
+
+def _sum(gradients: list[Tensor], gain: float) -> Tensor | None:
+    """In place, in the memory of the first: it belongs to the server until its worker is answered."""
+    if not gradients:
+        return None
+    total = gradients[0]
+    for other in gradients[1:]:
+        total.add_(other)
+    return total if gain == 1 else total.mul_(gain)

@@ -1,0 +1,100 @@
+"""The workers that a server knows: who has proven the key, who is alive, and the memory each one pushes through."""
+
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from phalanx.exchange.pserver.memory import TOKEN_BYTES, Watch
+from phalanx.exchange.pserver.slices import Slice, offsets
+from phalanx.exchange.pserver.wire import Header, Refused
+
+
+@dataclass
+class Member:
+    """One incarnation of one worker, bound to one connection."""
+
+    rank: int
+    incarnation: int
+    identity: bytes
+    area: Tensor  # its gradients arrive here: memory shared with the worker, or the server's own
+    shared: bool
+    watch: Watch | None
+    places: dict[int, int]
+    heard: float = field(default_factory=time.monotonic)
+    reduced: tuple[Header, bytes] | None = None  # the last sum it got, in case it asks again
+
+    def slot(self, slice_: Slice) -> Tensor:
+        start = self.places[slice_.number]
+        return self.area[start : start + slice_.bytes].view(torch.float32)
+
+
+class Members:
+    """Who is here. `live` are the ranks that others wait for: at first all of the job, whether here yet or not."""
+
+    def __init__(self) -> None:
+        self.live: set[int] = set()
+        self.lost: set[int] = set()
+        self.by_rank: dict[int, Member] = {}
+        self._by_identity: dict[bytes, Member] = {}
+        self._challenges: dict[bytes, str] = {}
+
+    def challenge(self, identity: bytes) -> str:
+        """A number used once: an old hello that somebody recorded does not answer it."""
+        if len(self._challenges) > 1000:  # strangers cannot get here without the key; broken clients could
+            self._challenges.clear()
+        self._challenges[identity] = secrets.token_hex(16)
+        return self._challenges[identity]
+
+    def answered(self, identity: bytes, nonce: object) -> None:
+        """Refuse a join that does not answer the challenge given to this very connection."""
+        expected = self._challenges.pop(identity, None)
+        if expected is None or nonce != expected:
+            raise Refused("replay")
+
+    def of(self, identity: bytes, header: Header) -> Member:
+        """The member that a message comes from, if it is one."""
+        member = self._by_identity.get(identity)
+        if member is None:
+            raise Refused("stranger")
+        if (member.rank, member.incarnation) != (header.worker, header.incarnation):
+            raise Refused("incarnation")
+        member.heard = time.monotonic()
+        return member
+
+    def add(self, member: Member) -> None:
+        self.by_rank[member.rank] = member
+        self._by_identity[member.identity] = member
+        self.live.add(member.rank)
+        self.lost.discard(member.rank)
+
+    def remove(self, rank: int, lost: bool) -> None:
+        self.live.discard(rank)
+        if lost:
+            self.lost.add(rank)
+        member = self.by_rank.pop(rank, None)
+        if member is not None:
+            del self._by_identity[member.identity]
+            if member.watch is not None:
+                member.watch.close()
+
+    def watched(self) -> dict[int, int]:
+        """Descriptors that become readable when a worker's process ends, with its rank."""
+        return {
+            member.watch.descriptor: member.rank
+            for member in self.by_rank.values()
+            if member.watch is not None and member.watch.descriptor is not None
+        }
+
+    def silent(self, ranks: Iterable[int], timeout_s: float) -> list[int]:
+        """Those of the ranks that have not been heard of for too long."""
+        now = time.monotonic()
+        return [rank for rank in ranks if rank in self.by_rank and now - self.by_rank[rank].heard > timeout_s]
+
+
+def places_of(slices: Iterable[Slice]) -> tuple[dict[int, int], int]:
+    """The layout of a worker's area, and of the server's own: the same on both sides."""
+    return offsets(slices, TOKEN_BYTES)

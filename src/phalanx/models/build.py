@@ -1,0 +1,52 @@
+"""From the model configuration to a model, ready to train: ours by name, or any classifier of timm's."""
+
+from torch import nn
+
+from phalanx.config.schema import ModelConfig
+from phalanx.errors import UserError, nearest
+from phalanx.models.cifar import CifarNet, Plan, build_cifar, plan_of
+from phalanx.models.initialize import initialize, undo_zero_init
+from phalanx.models.zoo import build_timm
+
+OUR_OPTIONS = ("width", "dropout")
+
+
+def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
+    """The model that the configuration names, for images of this size and kind; weights by torch's random state."""
+    if config.pretrained and config.initializer != "default":
+        raise UserError(
+            f"model.initializer={config.initializer} would overwrite the weights that model.pretrained fetches",
+            remedy="leave one of the two out",
+        )
+    plan = plan_of(config.name)
+    if plan is not None:
+        ours = _build_ours(config, plan, num_classes=num_classes, channels=channels)
+        initialize(ours, config.initializer)
+        # after the initializer: what starts at zero may be a convolution
+        if config.zero_init_last:
+            ours.zero_init_last()
+        return ours
+
+    model = build_timm(config, num_classes=num_classes, channels=channels, image_size=image_size)
+    initialize(model, config.initializer)
+    if not config.zero_init_last and not config.pretrained:
+        undo_zero_init(model)
+    return model
+
+
+def _build_ours(config: ModelConfig, plan: Plan, *, num_classes: int, channels: int) -> CifarNet:
+    if config.pretrained:
+        raise UserError(f"model.pretrained: nobody publishes weights of {config.name}", remedy="--init-from FILE")
+    for option in config.options:
+        if option not in OUR_OPTIONS:
+            raise UserError(
+                f"model.options.{option}: {config.name} has no such option", remedy=nearest(option, OUR_OPTIONS)
+            )
+    return build_cifar(
+        plan,
+        num_classes=num_classes,
+        channels=channels,
+        drop=config.drop or 0.0,
+        drop_path=config.drop_path or 0.0,
+        **config.options,
+    )

@@ -1,0 +1,115 @@
+"""What models there are, and what each costs: parameters, and multiply-adds for one image.
+
+Costs are counted on torch's meta device, so the largest models take no memory; each takes a fraction of a second,
+once: the counts stay in the user's cache folder, in a file per version of timm and torch.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from phalanx.models import cifar, zoo
+
+
+@dataclass(frozen=True)
+class ModelCost:
+    """The size of a model, and its work for one image; None where it cannot be counted."""
+
+    params: int | None
+    macs: int | None
+    image_size: int | None
+
+
+UNKNOWN = ModelCost(None, None, None)
+CACHE = TypeAdapter(dict[str, ModelCost])
+
+
+def list_models(pattern: str | None = None) -> list[str]:
+    """The names that match a glob or contain a word: ours first, then timm's."""
+    import timm
+
+    names = [*cifar.LISTED, *timm.list_models()]
+    if not pattern:
+        return names
+    glob = pattern.lower() if any(sign in pattern for sign in "*?[") else f"*{pattern.lower()}*"
+    return [name for name in names if fnmatchcase(name.lower(), glob)]
+
+
+def cost(name: str, image_size: int | None = None) -> ModelCost:
+    """What one model costs at an image size; by default at the size that it was designed for."""
+    return next(costs([name], image_size))
+
+
+def costs(names: Iterable[str], image_size: int | None = None) -> Iterator[ModelCost]:
+    """What each of many models costs, one after the other, so that a caller can show how far it is."""
+    path = cache_path()
+    known = _read(path)
+    for name in names:
+        key = name if image_size is None else f"{name}@{image_size}"
+        if key not in known:
+            known[key] = _count(name, image_size)
+            _write(path, known)
+        yield known[key]
+
+
+def cache_path() -> Path:
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a container may run us as a user who has no home
+        folder = Path(tempfile.gettempdir())
+    return folder / "phalanx" / f"model-costs-timm-{version('timm')}-torch-{version('torch')}.json"
+
+
+def _count(name: str, image_size: int | None) -> ModelCost:
+    plan = cifar.plan_of(name)
+    if plan is not None:
+        size = (image_size or cifar.IMAGE_SIZE,) * 2
+        with torch.device("meta"):
+            model: nn.Module = cifar.build_cifar(plan, num_classes=10, channels=3)
+    else:
+        zoo.require_known(name)
+        size = (image_size, image_size) if image_size else zoo.own_input_size(name)
+        try:
+            sized = image_size is not None and "img_size" in zoo.constructor_names(name)
+            model = zoo.build_outline(name, {"img_size": image_size} if sized else {})
+        except Exception:  # one model that timm cannot build must not end the listing of a thousand
+            return UNKNOWN
+    return ModelCost(sum(p.numel() for p in model.parameters()), _macs(model, size), max(size))
+
+
+def _macs(model: nn.Module, size: tuple[int, int]) -> int | None:
+    """Multiply-adds of one image, as every publication counts them: convolutions and matrix products."""
+    # the counter's hooks stumble over a parameter that wants a gradient
+    model.eval().requires_grad_(False)
+    try:
+        with FlopCounterMode(display=False) as counter:
+            model(torch.empty(1, 3, *size, device="meta"))
+    except Exception:  # a model that looks at values, or that cannot take the size
+        return None
+    return int(counter.get_total_flops()) // 2
+
+
+def _read(path: Path) -> dict[str, ModelCost]:
+    try:
+        return CACHE.validate_json(path.read_bytes())
+    except (OSError, ValidationError):  # none yet, or damaged: counted anew
+        return {}
+
+
+def _write(path: Path, known: dict[str, ModelCost]) -> None:
+    """Write aside, then move, so that another process never reads half a file. No cache is no error."""
+    aside = path.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(CACHE.dump_json(known, indent=1))
+        aside.replace(path)

@@ -1,0 +1,139 @@
+"""Compile a C or C++ source of this folder once per machine, and load it; or say why PyTorch has to do.
+
+A library is kept in the user's cache folder under a name made of its source, its compiler and flags, and the CPU it was
+compiled for: an edited source or another machine with the same home folder gets its own. Several processes may start
+at once: each compiles aside and renames, and the last one wins with the same content.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+# Without trapping math the compiler may compare eight floats at once; without contraction a product and a sum round
+# twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.
+FLAGS = ("-O3", "-march=native", "-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared")
+COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
+SWITCH = "PHALANX_NATIVE"  # 0 turns all native code off
+TIMEOUT_S = 120
+
+
+@dataclass(frozen=True)
+class Library:
+    """A loaded library, or the reason why there is none."""
+
+    handle: ctypes.CDLL | None
+    reason: str
+
+
+class _NotBuilt(Exception):
+    """Why a source could not be compiled."""
+
+
+def load_library(name: str) -> ctypes.CDLL | None:
+    """The library made from `name.c` or `name.cpp`; None where it cannot be compiled, and `native_status` says why.
+
+    Functions called through it run without Python's lock.
+    """
+    return find_library(name).handle
+
+
+def native_status() -> str:
+    """What happened to each library that was asked for so far, for a line that a user reads."""
+    reasons = [f"{name}: {library.reason}" for name, library in sorted(_found.items())]
+    return "; ".join(reasons) or "no native code was needed so far"
+
+
+_found: dict[str, Library] = {}
+
+
+@functools.cache
+def find_library(name: str) -> Library:
+    """Load a library, compiling it if need be. The answer does not change while the process lives."""
+    library = _find(_source(name))
+    _found[name] = library
+    return library
+
+
+def cache_folder() -> Path:
+    """Where compiled libraries are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "phalanx" / "native"
+
+
+def _source(name: str) -> Path:
+    for suffix in COMPILERS:
+        path = Path(__file__).with_name(name + suffix)
+        if path.exists():
+            return path
+    raise FileNotFoundError(f"src/phalanx/native has no {name}.c or {name}.cpp")
+
+
+def _find(source: Path) -> Library:
+    if os.environ.get(SWITCH) == "0":
+        return Library(None, f"PyTorch ({SWITCH}=0)")
+    try:
+        command = [*_compiler(source.suffix), *FLAGS]
+        target = cache_folder() / f"{source.stem}-{_key(source, command)}.so"
+        if not target.exists():
+            _build(source, command, target)
+        try:
+            handle = ctypes.CDLL(str(target))
+        except OSError:  # a crash of the machine may have left half a file behind
+            _build(source, command, target)
+            handle = ctypes.CDLL(str(target))
+    except _NotBuilt as error:
+        return Library(None, f"PyTorch, which is slower ({error})")
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
+        return Library(None, f"PyTorch, which is slower ({error}; XDG_CACHE_HOME may name a folder for compiled code)")
+    return Library(handle, f"native ({target})")
+
+
+def _compiler(suffix: str) -> list[str]:
+    variable, candidates = COMPILERS[suffix]
+    if chosen := os.environ.get(variable):
+        return shlex.split(chosen)
+    for name in candidates:
+        if path := shutil.which(name):
+            return [path]
+    raise _NotBuilt(f"none of the compilers {', '.join(candidates)} is installed and {variable} is not set")
+
+
+def _key(source: Path, command: list[str]) -> str:
+    parts = [source.read_bytes(), "\0".join(command).encode(), _cpu().encode()]
+    return hashlib.sha256(b"\0\0".join(parts)).hexdigest()[:20]
+
+
+def _cpu() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    telling = ("model name", "flags", "Features", "CPU part")
+    return "\n".join([platform.machine(), *(line for line in lines if line.startswith(telling))])
+
+
+def _build(source: Path, command: list[str], target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=target.parent) as aside:
+        made = Path(aside) / target.name
+        try:
+            subprocess.run(
+                [*command, str(source), "-o", str(made)], check=True, capture_output=True, text=True, timeout=TIMEOUT_S
+            )
+        except FileNotFoundError:
+            raise _NotBuilt(f"the compiler {command[0]} does not exist") from None
+        except subprocess.TimeoutExpired:
+            raise _NotBuilt(f"{command[0]} did not finish within {TIMEOUT_S} s") from None
+        except subprocess.CalledProcessError as error:
+            complaint = error.stderr.strip().splitlines() or ["no message"]
+            raise _NotBuilt(f"{command[0]} refused {source.name}: {complaint[-1]}") from None
+        made.replace(target)

@@ -1,0 +1,60 @@
+"""Rows, tables and lines for a person: columns on a terminal, plain lines anywhere else."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def print_rows(console: Console, rows: Mapping[str, str]) -> None:
+    """Names and what is to be said of each."""
+    if not console.is_terminal:
+        for name, value in rows.items():
+            print_line(console, f"{name}: {value}")
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in rows.items():
+        table.add_row(Text(name, style="cyan"), Text(value))
+    console.print(table)
+
+
+def print_table(
+    console: Console,
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Collection[str] = (),
+    asides: Collection[str] = (),
+) -> None:
+    """A table with a line of titles. Columns of `numbers` are aligned to the right, those of `asides` are dim."""
+    if not console.is_terminal:
+        for row in (titles, *rows):
+            print_line(console, tab_separated(row))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(
+            title,
+            justify="right" if title in numbers else "left",
+            style="dim" if title in asides else "",
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(table)
+
+
+def tab_separated(cells: Sequence[str]) -> str:
+    """One line of a .tsv file: a tab or a line break inside of a cell becomes a space."""
+    return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells)
+
+
+def print_line(console: Console, text: str) -> None:
+    """A line exactly as it is. rich would wrap it and make spaces of its tabs."""
+    console.file.write(printable(text) + "\n")
+
+
+def printable(text: str) -> str:
+    """The text with what UTF-8 cannot carry replaced: names of files may hold any bytes."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,14 @@
+"""One thread for these tests: their tensors are tiny, and on a busy machine a second thread waits longer than it works."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
