@@ -51,7 +51,7 @@ def measure_phalanx(arguments: argparse.Namespace) -> list[float]:
         out = Path(folder) / "run"
         command = [sys.executable, "-m", "phalanx", "train", "synthetic", "--model", arguments.model, "--out", str(out)]
         command += ["--batch-size", str(arguments.batch), "--log-every", "1", f"train.length={arguments.steps}st"]
-        command += [f"data.synthetic.size={arguments.size}", "data.synthetic.val_samples=2", "model.zero_init_last=false"]
+        command += [f"data.synthetic.size={arguments.size}", "data.synthetic.val_samples=2"]
         subprocess.run(command, check=True, capture_output=True)
         events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     return [event["samples_per_s"] for event in events if event["kind"] == "step"][1:]
@@ -76,7 +76,8 @@ def main() -> None:
             print(f"round {number + 1} of {arguments.rounds}: {name} …", file=sys.stderr)
             speeds[name] += measure_phalanx(arguments) if name == "phalanx" else measure_plain(name, arguments)
     ours = statistics.median(speeds["phalanx"])
-    print(f"| {arguments.model}, {arguments.size}², batch {arguments.batch} | samples/s | lowest-highest | phalanx is |")
+    title = f"{arguments.model}, {arguments.size}², batch {arguments.batch}"
+    print(f"| {title} | samples/s | lowest-highest | phalanx is |")
     print("| --- | --- | --- | --- |")
     for name, values in speeds.items():
         median = statistics.median(values)

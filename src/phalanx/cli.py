@@ -39,7 +39,7 @@ def main() -> NoReturn:
         _complain(str(error))
         sys.exit(EXIT_USER)
     except KeyboardInterrupt:
-        _complain("interrupted before training began")
+        _complain("interrupted")
         sys.exit(130)
     except BrokenPipeError:  # `phalanx models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -197,12 +197,19 @@ def recipes(
 @app.command()
 def models(
     pattern: Annotated[str | None, typer.Argument(help="part of a name, or a glob such as 'resnet*'")] = None,
-    size: Annotated[int | None, typer.Option(help="count GMACs at this image size")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="count GMACs at this image size")] = None,
 ) -> None:
     """List models with their parameters and GMACs."""
     from phalanx.commands.models import show_models
 
     show_models(Console(), pattern, size)
+
+
+def _find(place: Path) -> Path:
+    """The checkpoint that is meant, or a refusal, before anything heavy is imported."""
+    from phalanx.checkpoint import find
+
+    return find(place)
 
 
 @app.command("eval")
@@ -215,9 +222,10 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the picture")] = None,
 ) -> None:
     """Measure a trained model: top-1, top-k, each class, and a confusion matrix."""
+    found = _find(checkpoint)
     from phalanx.commands.evaluate import evaluate_checkpoint
 
-    evaluate_checkpoint(Console(), checkpoint, data, batch_size, device, precision, out)
+    evaluate_checkpoint(Console(), found, data, batch_size, device, precision, out)
 
 
 @app.command()
@@ -230,10 +238,13 @@ def predict(
     device: Annotated[str, typer.Option()] = "auto",
 ) -> None:
     """Say what is on pictures."""
+    if as_json and as_tsv:
+        raise UserError("--json does not go together with --tsv", why="lines have one form", remedy="leave one out")
+    found = _find(checkpoint)
     from phalanx.commands.predict import predict_images
 
     style = "json" if as_json else "tsv" if as_tsv else "table"
-    raise typer.Exit(predict_images(Console(), checkpoint, images, top_k, style, device))
+    raise typer.Exit(predict_images(Console(), found, images, top_k, style, device))
 
 
 @app.command()
@@ -266,7 +277,7 @@ def export(
     """Write a trained model for others: safetensors with config, torch.export, ONNX."""
     from phalanx.commands.export import export_checkpoint
 
-    export_checkpoint(Console(), checkpoint, out, form or [])
+    export_checkpoint(Console(), _find(checkpoint), out, form or [])
 
 
 @app.command()

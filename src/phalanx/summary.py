@@ -9,22 +9,31 @@ from phalanx.config.schema import RunConfig
 from phalanx.engine.state import TrainState
 from phalanx.errors import UserError
 from phalanx.observe import events as ev
-from phalanx.observe.lines import percent, sentence
+from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import scaled_rate
 from phalanx.run import RunFolder, machine, versions
 from phalanx.trainer import Trainer
 
 
-def print_header(console: Console, start: ev.Start, config: RunConfig, folder: RunFolder) -> None:
-    """What was decided, each with its reason, before anything slow happens."""
-    console.print(Text(f"phalanx train · {config.name}", style="bold"))
-    rows = {"run": str(folder.path), "task": sentence(start) or "", **start.decisions}
+def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: int) -> dict[str, str]:
+    """What was decided, each with its reason."""
     rate = scaled_rate(config.optim.lr, config.optim.lr_per, start.samples_per_step)
-    rows["optimizer"] = f"{config.optim.name}, peak rate {rate:g}, {config.schedule.kind}, seed {config.train.seed}"
-    print_rows(console, rows)
-    for note in start.notes:
-        console.print(Text(f"note: {note}"), soft_wrap=True)
+    each = start.samples_per_step // (workers * config.optim.accumulate)
+    parts = [f"{each} a micro-batch"]
+    parts += [f"{config.optim.accumulate} accumulated"] if config.optim.accumulate > 1 else []
+    parts += [f"{workers} workers"] if workers > 1 else []
+    return {
+        "run": str(folder.path),
+        "model": f"{start.model}, {start.parameters:,} parameters",
+        "data": f"{start.data}; {start.val_samples:,} for validation; {start.classes} classes",
+        "length": f"{start.total_steps:,} steps, {start.steps_per_epoch:,} an epoch",
+        "batch": f"{start.samples_per_step} samples a step = {' × '.join(parts)}",
+        "optimizer": f"{config.optim.name}, peak rate {rate:g}, {config.schedule.kind}, seed {config.train.seed}",
+        "updates": config.exchange.method,
+        **start.decisions,
+        **{f"note {number}": note for number, note in enumerate(start.notes, 1)},
+    }
 
 
 def write_summary(

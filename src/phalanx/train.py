@@ -1,9 +1,11 @@
 """`phalanx train`: from a resolved configuration to a finished run. Reads top to bottom."""
 
+import contextlib
 import time
 
 import torch
 from rich.console import Console
+from rich.text import Text
 from torch import nn
 
 from phalanx import checkpoint
@@ -27,11 +29,12 @@ from phalanx.observe import events as ev
 from phalanx.observe.display import make_display
 from phalanx.observe.events import EventFile, Observer
 from phalanx.observe.lines import LogFile
+from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.request import Request
 from phalanx.run import RunFolder, create_run
 from phalanx.signals import StopRequest
-from phalanx.summary import print_header, print_summary, write_summary
+from phalanx.summary import header_rows, print_summary, write_summary
 from phalanx.trainer import Trainer
 from phalanx.weights import initialize_from, restore
 
@@ -65,9 +68,6 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
     folder = request.resume or (RunFolder(role.run) if role.run else create_run(request.out, config.name))
     display = make_display(console)
     observer = Observer([display])
-    if role.rank == 0:
-        folder.write_config(request.resolved)
-        observer.sinks = [EventFile(folder.path), LogFile(folder.path), display]
     start = ev.Start(
         command=request.command,
         model=config.model.name,
@@ -82,7 +82,14 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
         decisions={name: str(decision) for name, decision in settings.decisions.items()},
         notes=splits.notes,
     )
-    print_header(console, start, config, folder)
+    rows = header_rows(start, config, folder, role.world)
+    console.print(Text(f"phalanx train · {config.name}", style="bold"))
+    print_rows(console, rows)
+    if role.rank == 0:
+        folder.write_config(request.resolved)
+        log = LogFile(folder.path)
+        log.text("\n".join(f"{name}: {value}" for name, value in rows.items()))
+        observer.sinks = [EventFile(folder.path), log, display]
     observer.emit(start)
     if resumed is not None:
         observer.emit(resumed)
@@ -114,11 +121,12 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
     with stop:
         try:
             finished = train(state, pipeline, exchange, engine, plan, trainer, trainer.stopping)
-        except LossNotFinite as error:
-            observer.emit(ev.Stop(state.step, error.what))
-            raise _with_last_checkpoint(error, folder) from error
         except UserError as error:
-            observer.emit(ev.Stop(state.step, error.what))
+            with contextlib.suppress(UserError):  # what is wrong may be that nothing can be written
+                observer.emit(ev.Stop(state.step, error.what))
+            observer.close()
+            if isinstance(error, LossNotFinite):
+                raise _with_last_checkpoint(error, folder) from error
             raise
         finally:
             display.close()
@@ -141,7 +149,7 @@ def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Modu
         channels=identity.channels,
         image_size=identity.image_size,
     )
-    model = model.to(settings.device, memory_format=settings.memory_format)  # type: ignore[call-overload]
+    model.to(settings.device).to(memory_format=settings.memory_format)
     if settings.compile:
         model.compile()
     return model

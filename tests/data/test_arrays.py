@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from PIL import Image
-from samples import Told, assert_helpful, noise
 
 from phalanx.data.arrays import ArraySource, array_source, as_channels, statistics
 from phalanx.data.base import Pixels, Source, View
 from phalanx.errors import UserError
+from tests.data.samples import Told, assert_helpful, noise
 
 
 def made(images: Pixels) -> ArraySource:

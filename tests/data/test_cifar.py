@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import REAL, Told, assert_helpful, needs_real_data, noise
 
 from phalanx.data.cifar import open_cifar
 from phalanx.errors import UserError
+from tests.data.samples import REAL, Told, assert_helpful, needs_real_data, noise
 
 NAMES_10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 

@@ -9,10 +9,10 @@ from io import BytesIO
 import numpy as np
 import pytest
 from PIL import Image
-from samples import REAL, image_bytes, needs_real_data, noise, smooth
 
 from phalanx.data.base import Pixels, View
 from phalanx.data.decode import BadImage, decode
+from tests.data.samples import REAL, image_bytes, needs_real_data, noise, smooth
 
 
 def whole(height: int, width: int) -> View:

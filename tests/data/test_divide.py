@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from samples import assert_helpful, noise
 
 from phalanx.data.arrays import ArraySource, array_source
 from phalanx.data.divide import held_out, hold_out, under_classes
 from phalanx.errors import UserError
+from tests.data.samples import assert_helpful, noise
 
 
 def source_of(labels: list[int], classes: list[str]) -> ArraySource:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from samples import Told
 
 from phalanx.config.schema import SyntheticConfig
 from phalanx.data import embedded
 from phalanx.data.embedded import open_digits, open_synthetic
+from tests.data.samples import Told
 
 
 def test_digits_are_divided_the_same_way_for_everybody() -> None:

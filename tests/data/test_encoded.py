@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import Told, assert_helpful, image_bytes, smooth
 
 from phalanx.data.base import Read, Source, View
 from phalanx.data.encoded import EncodedSource, decode_pool
 from phalanx.errors import UserError
+from tests.data.samples import Told, assert_helpful, image_bytes, smooth
 
 BROKEN = b"not an image"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth, write_images
 
 from phalanx.data.encoded import decode_pool
 from phalanx.data.files import FileSource, Names, open_class_folders
 from phalanx.errors import UserError
+from tests.data.samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth, write_images
 
 
 def opened(folder: Path, channels: int | None = None) -> FileSource:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import Told, assert_helpful, noise
 
 from phalanx.data.base import Pixels
 from phalanx.data.idx import find_idx, open_idx
 from phalanx.errors import UserError
+from tests.data.samples import Told, assert_helpful, noise
 
 DEBIANS = Path("/usr/share/datasets/fashion-mnist")
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth
 
 from phalanx.data.files import FileSource
 from phalanx.data.lists import open_flat_folder, open_list
 from phalanx.errors import UserError
+from tests.data.samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth
 
 CLASSES = ["ape", "great white shark", "zebra"]
 

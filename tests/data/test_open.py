@@ -5,9 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth, write_images
-from test_cifar import write_cifar10
-from test_idx import write_idx
 
 from phalanx.config.schema import DataConfig, SyntheticConfig
 from phalanx.data.base import Source
@@ -15,6 +12,9 @@ from phalanx.data.files import FileSource
 from phalanx.data.formats import FORMATS, recognise
 from phalanx.data.open import Splits, open_data, open_split
 from phalanx.errors import UserError
+from tests.data.samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth, write_images
+from tests.data.test_cifar import write_cifar10
+from tests.data.test_idx import write_idx
 
 
 def opened(source: str | Path, val: str | Path | None = None, val_labels: Path | None = None) -> Splits:

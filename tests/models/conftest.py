@@ -1,4 +1,4 @@
-"""One thread for these tests: their tensors are tiny, and on a busy machine a second thread waits longer than it works."""
+"""One thread for these tests: the tensors are tiny, and on a busy machine a second thread mostly waits."""
 
 from collections.abc import Iterator
 

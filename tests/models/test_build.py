@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import huggingface_hub
 import pytest
@@ -17,7 +17,7 @@ from torch import nn
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError
 from phalanx.models.build import build_model
-from phalanx.models.zoo import constructor_names
+from phalanx.models.zoo import constructor_names, misfit
 
 
 def build(name: str, *, classes: int = 10, channels: int = 3, size: int = 32, **settings: Any) -> nn.Module:
@@ -143,6 +143,29 @@ def test_a_size_that_cannot_be_is_told_before_training(name: str, size: int, why
     assert f"{size}×{size}" in error.what
     assert why in error.why
     assert remedy in error.remedy
+
+
+class LooksAtValues(nn.Module):
+    """A model whose forward needs values, which a model without memory does not have."""
+
+    def __init__(self, num_classes: int, in_chans: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(in_chans, num_classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        assert images.sum().item() == 0
+        return cast(torch.Tensor, self.fc(images.mean((2, 3))))
+
+
+def looks_at_values(pretrained: bool, num_classes: int, in_chans: int, **_: Any) -> nn.Module:
+    return LooksAtValues(num_classes, in_chans)
+
+
+def test_a_model_that_cannot_be_tried_without_memory_is_tried_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(timm.models._registry._model_entrypoints, "looks_at_values", looks_at_values)
+    state = torch.get_rng_state()
+    assert misfit("looks_at_values", {"num_classes": 3, "in_chans": 1}, 8) == ""
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 # how weights start

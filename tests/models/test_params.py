@@ -50,6 +50,7 @@ def test_classifier_of_ours_and_of_timm() -> None:
         "vit_tiny_patch16_224": {"head.weight", "head.bias"},
         "convnext_atto": {"head.fc.weight", "head.fc.bias"},
         "mobilenetv3_small_050": {"classifier.weight", "classifier.bias"},
+        "volo_d1_224": {"head.weight", "head.bias", "aux_head.weight", "aux_head.bias"},
         "deit_tiny_distilled_patch16_224": {"head.weight", "head.bias", "head_dist.weight", "head_dist.bias"},
     }
     for name, expected in heads.items():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -52,7 +53,7 @@ class Check:
     attempt: Callable[[], str]
     required: bool = False
 
-    def findings(self) -> Finding:
+    def finding(self) -> Finding:
         try:
             return Finding(self.name, "ok", self.attempt(), self.required)
         except Missing as error:
@@ -65,7 +66,7 @@ class Check:
 def run_checks() -> Iterator[Finding]:
     """One finding after the other, as they are made."""
     for check in CHECKS:
-        yield check.findings()
+        yield check.finding()
 
 
 def required_versions() -> dict[str, str]:
@@ -73,7 +74,11 @@ def required_versions() -> dict[str, str]:
     from packaging.requirements import Requirement
 
     found = {}
-    for text in importlib.metadata.requires("phalanx") or []:
+    try:
+        texts = importlib.metadata.requires("phalanx") or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise Missing("phalanx itself is not installed: pip install .") from error
+    for text in texts:
         requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
@@ -130,22 +135,27 @@ def _gloo() -> str:
 
     if not dist.is_available() or not dist.is_gloo_available():
         raise Missing("this build of torch has no gloo: several workers on CPUs cannot be used")
-    loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
-    before = os.environ.get("GLOO_SOCKET_IFNAME")
-    if loopback:
-        os.environ["GLOO_SOCKET_IFNAME"] = loopback
+    device = {"linux": "lo", "darwin": "lo0"}.get(sys.platform, "")
+    with _environment("GLOO_SOCKET_IFNAME", device), tempfile.TemporaryDirectory() as folder:
+        place = f"file://{folder}/meeting"
+        dist.init_process_group("gloo", init_method=place, rank=0, world_size=1, timeout=timedelta(seconds=10))
+        try:
+            dist.all_reduce(torch.ones(3))
+        finally:
+            dist.destroy_process_group()
+    return f"a group of one on {device or 'the default device'}"
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """A variable set for a while; an empty value leaves it alone."""
+    before = os.environ.get(name)
+    os.environ.update({name: value} if value else {})
     try:
-        limit = timedelta(seconds=10)
-        store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=limit)
-        group = dist.ProcessGroupGloo(store, 0, 1, limit)
-        one = torch.ones(3)
-        group.allreduce([one]).wait()
+        yield
     finally:
-        if before is None:
-            os.environ.pop("GLOO_SOCKET_IFNAME", None)
-        else:
-            os.environ["GLOO_SOCKET_IFNAME"] = before
-    return f"a group of one on {loopback or 'the default device'}"
+        os.environ.pop(name, None)
+        os.environ.update({name: before} if before is not None else {})
 
 
 def _cuda() -> str:

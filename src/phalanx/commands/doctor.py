@@ -46,8 +46,9 @@ def _versions() -> dict[str, str]:
     try:
         required = required_versions()
     except Missing:  # the check of the packages says which
-        required = {"torch": torch.__version__}
-    return {"phalanx": __version__, "python": sys.version.split()[0], **required}
+        required = {}
+    # torch itself also tells for which CUDA it was built
+    return {"phalanx": __version__, "python": sys.version.split()[0], **required, "torch": torch.__version__}
 
 
 def _machine() -> dict[str, str]:

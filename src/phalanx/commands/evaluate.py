@@ -23,7 +23,7 @@ from phalanx.engine.inputs import Inputs
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 from phalanx.errors import UserError
-from phalanx.observe.confusion import draw_confusion
+from phalanx.observe.confusion_picture import draw_confusion
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_rows, print_table, tab_separated
 from phalanx.run import versions, write_whole
@@ -66,7 +66,10 @@ def evaluate_checkpoint(
 
 
 def _validation(trained: Trained, console: Console) -> Source:
-    splits = open_data(trained.config.data, threads=trained.threads)
+    try:
+        splits = open_data(trained.config.data, threads=trained.threads)
+    except UserError as error:  # a run may have moved, or been called from another folder
+        raise UserError(error.what, why=error.why, remedy=f"{error.remedy}; or name the data: --data PATH") from error
     if splits.val.classes != trained.identity.classes:
         raise UserError(
             f"{trained.config.data.source} has other classes than the model",

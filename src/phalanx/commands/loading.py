@@ -89,6 +89,7 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     load_weights(model, tensors, str(loaded.path))
     if settings.compile:
         model.compile()
+    parts = config.exchange.workers * config.optim.accumulate
     return Trained(
         path=loaded.path,
         model=model.eval().requires_grad_(False),
@@ -96,6 +97,6 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
         identity=identity,
         settings=settings,
         step=step,
-        batch_size=config.eval.batch_size or samples_per_step // (config.exchange.workers * config.optim.accumulate),
+        batch_size=config.eval.batch_size or max(1, samples_per_step // parts),
         judged=best if best and best.step == step else None,
     )

@@ -32,9 +32,7 @@ class Prediction:
     error: str | None = None
 
 
-def predict_images(
-    console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str
-) -> int:
+def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
     """Print what is on each image as it is known. The exit code tells whether all of them were readable."""
     names = find_images(images)
     # A minute of compiling would only delay the answer.
@@ -54,13 +52,14 @@ def find_images(words: Sequence[str]) -> list[bytes]:
     """The image files that are meant: files as named, folders with all below them, globs. Each once, in order."""
     found: dict[bytes, None] = {}
     for word in words:
-        there = [word] if Path(word).exists() else sorted(glob.glob(word, recursive=True))
-        files = [file for path in there for file in _below(path)]
+        # Path.glob refuses patterns that begin at the root
+        matches = [word] if Path(word).exists() else sorted(glob.glob(word, recursive=True))  # noqa: PTH207
+        files = [file for match in matches for file in _files(Path(match))]
         if not files:
             raise UserError(
                 f"there is no image at {word!r}",
                 why="the folder holds no file that ends like an image"
-                if there
+                if matches
                 else f"no file, folder or pattern matches, seen from {Path.cwd()}",
                 remedy="give image files, folders or globs such as 'photos/*.jpg'",
             )
@@ -68,9 +67,11 @@ def find_images(words: Sequence[str]) -> list[bytes]:
     return list(found)
 
 
-def _below(path: str) -> list[bytes]:
-    folder = os.fsencode(path)
-    return [os.path.join(folder, name) for name in images_below(Path(path))[0]] if Path(path).is_dir() else [folder]
+def _files(path: Path) -> list[bytes]:
+    """A file as it is; all images of a folder and of those in it."""
+    if not path.is_dir():
+        return [os.fsencode(path)]
+    return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path)[0]]
 
 
 def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[list[Prediction]]:

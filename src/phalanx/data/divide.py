@@ -53,7 +53,9 @@ def under_classes(source: Labelled, classes: list[str], where: str) -> tuple[Lab
     if not unknown:
         new = np.array([number.get(name, -1) for name in source.classes], dtype=np.int64)
         return replace(source, classes=classes, labels=new[source.labels]), []
-    if len(source.classes) == len(classes) and (_are_numbers(source.classes) or _are_numbers(classes)):
+    # Only where no name is known: beside a class that is, the numbers of the others would be shifted.
+    numbered = _are_numbers(source.classes) or _are_numbers(classes)
+    if numbered and len(source.classes) == len(classes) and len(unknown) == len(present):
         note = f"classes of {where} are matched by number: {source.classes[0]} is {classes[0]}, and so on"
         return replace(source, classes=classes), [note]
     raise UserError(

@@ -1,5 +1,6 @@
 """collective: every worker keeps the parameters; gradients are summed over all of them while backward runs."""
 
+import inspect
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -31,7 +32,8 @@ def join_group(role: Role, device: torch.device, timeout_s: float) -> None:
     try:
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            init_method=f"tcp://{role.master}",
+            # torchrun keeps a store of its own at that address, which only its environment explains.
+            init_method="env://" if role.launcher == "torchrun" else f"tcp://{role.master}",
             rank=role.rank,
             world_size=role.world,
             timeout=timedelta(seconds=timeout_s),
@@ -61,8 +63,7 @@ class CollectiveExchange:
     ) -> None:
         self.share = Share(role.rank, role.world, accumulate)
         self._model, self._update, self._clip_norm = model, update, clip_norm
-        # Batch-norm statistics stay each worker's own between evaluations: `settle` averages them.
-        self._ddp = DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        self._ddp = _distributed(model)
         names = {param: name for name, param in model.named_parameters()}
         self._hook = register(self._ddp, compression, names)
         self._waited_s = 0.0
@@ -142,6 +143,14 @@ class CollectiveExchange:
 
     def _device(self) -> torch.device:
         return next(self._model.parameters()).device
+
+
+def _distributed(model: nn.Module) -> DistributedDataParallel:
+    """DDP whose batch-norm statistics stay each worker's own between evaluations: `settle` averages them."""
+    known = inspect.signature(DistributedDataParallel).parameters
+    if "forward_sync_buffers" in known:  # the newer name
+        return DistributedDataParallel(model, forward_sync_buffers=False, gradient_as_bucket_view=True)
+    return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 @contextmanager

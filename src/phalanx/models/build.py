@@ -29,6 +29,8 @@ def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_s
 
     model = build_timm(config, num_classes=num_classes, channels=channels, image_size=image_size)
     initialize(model, config.initializer)
+    # where it is wanted nothing is to do: timm starts its ResNets, RegNets and their kin so by itself, and the
+    # few that it starts otherwise were published that way
     if not config.zero_init_last and not config.pretrained:
         undo_zero_init(model)
     return model

@@ -131,9 +131,6 @@ class CifarNet(nn.Module):
         maps = self.tail(self.blocks(self.stem(images)))
         return cast(Tensor, self.fc(self.drop(maps.mean((2, 3)))))
 
-    def get_classifier(self) -> nn.Module:
-        return self.fc
-
     def zero_init_last(self) -> None:
         """Let every block start as its shortcut alone: where shapes agree, as the identity."""
         for block in self.blocks:

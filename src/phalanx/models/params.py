@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Any
 
 from torch import nn
 
@@ -20,10 +19,9 @@ def no_decay_names(model: nn.Module) -> set[str]:
 
 
 def classifier_names(model: nn.Module) -> set[str]:
-    """Names in the state dict that belong to the classifier, what a model for other classes would have anew."""
-    ask: Callable[[], Any] = getattr(model, "get_classifier", list)
-    found = ask()
-    # a distilled model has two classifiers, and timm gives both
-    heads = [head for head in (found if isinstance(found, tuple | list) else [found]) if isinstance(head, nn.Module)]
-    prefixes = [f"{name}." for name, module in model.named_modules() if any(module is head for head in heads)]
-    return {name for name in model.state_dict() if name.startswith(tuple(prefixes))}
+    """Names in the state dict that belong to the classifier, which a model for other classes would have anew."""
+    # timm describes its models so: one name, or several where a model has auxiliary or distillation classifiers
+    described: str | Iterable[str] = getattr(model, "default_cfg", {"classifier": "fc"})["classifier"] or ()
+    modules = [described] if isinstance(described, str) else described
+    prefixes = tuple(f"{module}." for module in modules)
+    return {name for name in model.state_dict() if name.startswith(prefixes)}

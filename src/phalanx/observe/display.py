@@ -68,8 +68,8 @@ class LiveDisplay:
         self._task: TaskID | None = None
 
     def take(self, event: Event) -> None:
-        if isinstance(event, ev.Start | ev.Step | ev.Epoch | ev.Checkpoint | ev.End):
-            return  # the header and the bar show these
+        if isinstance(event, ev.Step | ev.Epoch):
+            return  # the bar shows these
         text = sentence(event)
         if text is None:
             return

@@ -1,5 +1,6 @@
 """Events: the one schema of what happens in a run. docs/run-folder.md documents every field."""
 
+import contextlib
 import json
 import math
 import time
@@ -188,10 +189,8 @@ class AppendedLines:
             raise self._trouble(error) from error
 
     def close(self) -> None:
-        try:
+        with contextlib.suppress(OSError):  # a line that could not be written was complained about when it was
             self._file.close()
-        except OSError as error:
-            raise self._trouble(error) from error
 
     def _trouble(self, error: OSError) -> UserError:
         return UserError(

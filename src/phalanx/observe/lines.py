@@ -15,12 +15,6 @@ def percent(share: float) -> str:
 def sentence(event: Event) -> str | None:
     """An event in words, or None for what only programs read."""
     match event:
-        case ev.Start():
-            return (
-                f"{event.model} ({event.parameters:,} parameters) on {event.data}: {event.train_samples:,} training "
-                f"and {event.val_samples:,} validation images, {event.classes} classes; {event.total_steps:,} steps of "
-                f"{event.samples_per_step} samples, {event.steps_per_epoch} an epoch"
-            )
         case ev.Resume():
             return "\n".join([*event.warnings, f"resumed at step {event.step} from {event.checkpoint}"])
         case ev.Step():

@@ -25,11 +25,13 @@ class PlainCodec(Codec):
 class CastCodec(Codec):
     """fp16 or bf16: values rounded to 16 bits; the residual keeps the rounding error.
 
-    After a refused overflow the residual is spoilt: the run is over.
+    `num_summed` payloads may be added up in 16 bits, as an all-reduce does, without overflow. After a refused value the
+    residual is spoilt: the run is over.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, num_summed: int = 1) -> None:
         self.dtype = dtype
+        self._num_summed = num_summed
 
     def wire_bytes(self, numel: int) -> int:
         return 2 * numel
@@ -52,15 +54,13 @@ class CastCodec(Codec):
     def _refuse_overflow(self, wanted: Tensor) -> None:
         largest = torch.finfo(self.dtype).max
         low, high = (float(bound) for bound in torch.aminmax(wanted))
-        if max(-low, high) > largest:
-            raise overflow(low if -low > high else high, self.dtype)
-
-
-def overflow(value: float, dtype: torch.dtype) -> UserError:
-    """The refusal of a value that a 16-bit type cannot hold."""
-    name = {torch.float16: "fp16", torch.bfloat16: "bf16"}[dtype]
-    return UserError(
-        f"a gradient value of {value:.6g} does not fit into {name}",
-        why=f"the largest {name} value is {torch.finfo(dtype).max:.6g}; sent as infinity it would spoil the weights",
-        remedy="--compress bf16 has the range of float32; or set optim.clip_norm, or lower optim.lr",
-    )
+        value = low if -low > high else high
+        if abs(value) * self._num_summed <= largest:
+            return
+        name = {torch.float16: "fp16", torch.bfloat16: "bf16"}[self.dtype]
+        workers = f", summed over {self._num_summed} workers," if self._num_summed > 1 else ""
+        raise UserError(
+            f"a gradient value of {value:.6g}{workers} does not fit into {name}",
+            why=f"the largest {name} value is {largest:.6g}; sent as infinity it would spoil the weights",
+            remedy="--compress bf16 has the range of float32; or lower optim.lr, or lengthen schedule.warmup",
+        )

@@ -6,22 +6,108 @@ A bucket's parameters are compressed one by one. So the result does not depend o
 them anew after the first step), thresholds and shares follow each layer, and residuals are kept by parameter name.
 """
 
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from phalanx.errors import UserError
-from phalanx.exchange.compress.cast import CastCodec, overflow
+from phalanx.exchange.compress.cast import CastCodec
 from phalanx.exchange.compress.codec import Codec
 from phalanx.exchange.compress.codecs import make_codec
-from phalanx.exchange.compress.residuals import Residuals
+from phalanx.exchange.compress.hook_state import HookState, future_of
+from phalanx.exchange.compress.powersgd import PowerSGDHook
 from phalanx.exchange.compress.spec import CompressionSpec
 
-Answer = Future[Tensor]
+
+class PlainHook(HookState):
+    """none: the bucket itself is summed."""
+
+    def _exchange(self, bucket: GradBucket) -> Future[Tensor]:
+        return self._sum(bucket.buffer()).then(lambda done: done.value()[0])
+
+
+class CastHook(HookState):
+    """fp16, bf16: summed in 16 bits, which travel; the residual keeps what this rank rounded away."""
+
+    def __init__(self, names: Mapping[nn.Parameter, str], group: dist.ProcessGroup | None, dtype: torch.dtype) -> None:
+        super().__init__(names, group)
+        self._codec = CastCodec(dtype, num_summed=self._world)
+
+    def _exchange(self, bucket: GradBucket) -> Future[Tensor]:
+        row, _ = self._encode(self._codec, bucket)
+        buffer: Tensor = bucket.buffer()
+
+        def decode(done: Future[list[Tensor]]) -> Tensor:
+            done.value()  # raises what went wrong
+            self._codec.decode(row, buffer)
+            return buffer
+
+        return self._sum(row.view(self._codec.dtype)).then(decode)
+
+
+class GatherHook(HookState):
+    """2bit, 1bit, topk: every rank gets every payload and adds them in rank order, so all get the same bits."""
+
+    def __init__(self, names: Mapping[nn.Parameter, str], group: dist.ProcessGroup | None, codec: Codec) -> None:
+        super().__init__(names, group)
+        self._codec = codec
+
+    def _exchange(self, bucket: GradBucket) -> Future[Tensor]:
+        row, sizes = self._encode(self._codec, bucket)
+        rows = row.new_empty(self._world, row.numel())
+        self._count(row.nbytes, row.nbytes * (self._world - 1))
+        work = dist.all_gather_into_tensor(rows.view(-1), row, group=self._group, async_op=True)
+        buffer: Tensor = bucket.buffer()
+        gradients = bucket.gradients()
+
+        def add_up(done: Future[list[Tensor]]) -> Tensor:
+            done.value()  # raises what went wrong
+            for rank in range(self._world):
+                decode = self._codec.decode_add if rank else self._codec.decode
+                for payload, gradient in zip(rows[rank].split(sizes), gradients, strict=True):
+                    decode(payload, gradient.view(-1))
+            return buffer
+
+        return future_of(work).then(add_up)
+
+
+def register(
+    ddp: DistributedDataParallel,
+    spec: CompressionSpec,
+    names: Mapping[nn.Parameter, str],
+    process_group: dist.ProcessGroup | None = None,
+) -> HookState:
+    """Let DDP exchange gradients by `spec`. `names` are those under which a checkpoint keeps residuals."""
+    state = _make_state(spec, names, process_group)
+    if spec.kind != "none" and any(param.dtype != torch.float32 for param in names):
+        raise UserError(
+            f"compression {spec} needs float32 parameters",
+            why="this model has others, whose gradients are shorter already",
+            remedy="--compress none",
+        )
+    ddp.register_comm_hook(state, _hook)
+    return state
+
+
+def _make_state(spec: CompressionSpec, names: Mapping[nn.Parameter, str], group: dist.ProcessGroup | None) -> HookState:
+    match spec.kind:
+        case "none":
+            return PlainHook(names, group)
+        case "fp16":
+            return CastHook(names, group, torch.float16)
+        case "bf16":
+            return CastHook(names, group, torch.bfloat16)
+        case "powersgd":
+            assert spec.rank is not None
+            return PowerSGDHook(names, group, spec.rank)
+        case _:
+            return GatherHook(names, group, make_codec(spec))
+
+
+def _hook(state: HookState, bucket: GradBucket) -> Future[Tensor]:
+    return state.exchange(bucket)

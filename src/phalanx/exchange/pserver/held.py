@@ -33,7 +33,9 @@ class Held:
         self.answered: dict[int, Push] = {}  # by rank: the last one, in case the answer got lost
         self.clocks: dict[int, int] = {}
         self._params = views(memory, slice_, layouts)
-        named = {piece_name(piece.name, piece.start): param for piece, param in zip(slice_.pieces, self._params)}
+        named = {
+            piece_name(piece.name, piece.start): param for piece, param in zip(slice_.pieces, self._params, strict=True)
+        }
         # Whether a piece decays follows from the parameter that it was cut from.
         no_decay = [piece_name(piece.name, piece.start) for piece in slice_.pieces if piece.name in exempt]
         self._update = Update(named, no_decay, config, schedule)
@@ -62,9 +64,8 @@ class Held:
             push.staleness = self.version - push.based_on
         if any(push.void for push in pushes) or all(push.empty for push in pushes):
             return
-        for number, param in enumerate(self._params):
-            there = [push.gradients[number] for push in pushes]
-            param.grad = _sum([gradient for gradient in there if gradient is not None], policy.gain)
+        for param, gradient in zip(self._params, _sum(pushes, policy.gain), strict=True):
+            param.grad = gradient
         step = max(push.step for push in pushes)
         rate = self._update(step, policy.scale(max(push.staleness for push in pushes)))
         self._update.clear()
@@ -84,11 +85,16 @@ def piece_name(name: str, start: int) -> str:
     return f"{name}@{start}"
 
 
-def _sum(gradients: list[Tensor], gain: float) -> Tensor | None:
-    """In place, in the memory of the first: it belongs to the server until its worker is answered."""
-    if not gradients:
-        return None
-    total = gradients[0]
-    for other in gradients[1:]:
-        total.add_(other)
-    return total if gain == 1 else total.mul_(gain)
+def _sum(pushes: list[Push], gain: float) -> list[Tensor | None]:
+    """By piece, in place in the memory of the first worker: it belongs to the server until that worker is answered."""
+    total = list(pushes[0].gradients)
+    for push in pushes[1:]:
+        pairs = [(mine, more) for mine, more in zip(total, push.gradients, strict=True) if mine is not None]
+        both = [(mine, more) for mine, more in pairs if more is not None]
+        if both:
+            torch._foreach_add_([mine for mine, _ in both], [more for _, more in both])
+        total = [more if mine is None else mine for mine, more in zip(total, push.gradients, strict=True)]
+    there = [gradient for gradient in total if gradient is not None]
+    if gain != 1:
+        torch._foreach_mul_(there, gain)
+    return total

@@ -1,13 +1,18 @@
 """The job as trainers describe it to servers: slices, optimizer, schedule, mode. A server needs nothing else."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
 from pydantic import ValidationError
+from torch import Tensor
 
-from phalanx.config.schema import OptimConfig
-from phalanx.exchange.pserver.slices import Layout, Slice
-from phalanx.exchange.pserver.wire import Refused
+from phalanx.config.schema import ExchangeConfig, OptimConfig
+from phalanx.errors import UserError
+from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
+from phalanx.exchange.pserver.wire import MAX_MESSAGE_BYTES, Refused
+from phalanx.launch.role import Role
 from phalanx.optim.schedule import Schedule
 
 
@@ -48,7 +53,9 @@ class Job:
                 timeout_s=float(told["timeout_s"]),
                 optim=OptimConfig.model_validate(told["optim"]),
                 schedule=Schedule(**{**told["schedule"], "milestones": tuple(told["schedule"]["milestones"])}),
-                layouts={name: Layout(tuple(shape), tuple(stride)) for name, (shape, stride) in told["layouts"].items()},
+                layouts={
+                    name: Layout(tuple(shape), tuple(stride)) for name, (shape, stride) in told["layouts"].items()
+                },
                 exempt=frozenset(told["exempt"]),
                 slices=tuple(Slice.from_description(each) for each in told["slices"]),
             )
@@ -62,3 +69,47 @@ class Job:
         """Which settings differ, for an error message."""
         mine, theirs = self.described(), other.described()
         return ", ".join(key for key in mine if mine[key] != theirs[key])
+
+
+def describe(
+    params: Mapping[str, Tensor],
+    no_decay: Iterable[str],
+    optim: OptimConfig,
+    schedule: Schedule,
+    exchange: ExchangeConfig,
+    role: Role,
+) -> Job:
+    """The job of a trainer with these parameters. Refuses what servers cannot hold."""
+    if not role.servers:
+        raise UserError(
+            f"{role.name} knows no parameter server",
+            why="PHALANX_SERVERS is empty",
+            remedy="start the job with phalanx train --update-method pserver --servers 1",
+        )
+    for name, param in params.items():
+        if param.dtype != torch.float32:
+            raise UserError(
+                f"the parameter {name} is of type {param.dtype}",
+                why="parameter servers hold float32",
+                remedy="machine.precision=bf16 keeps float32 parameters and computes in bf16",
+            )
+    whole = needs_whole(optim)
+    slices = cut({name: param.numel() for name, param in params.items()}, len(role.servers), whole=whole)
+    largest = max(slices, key=lambda each: each.bytes)
+    if largest.bytes > MAX_MESSAGE_BYTES:
+        raise UserError(
+            f"the parameter {largest.pieces[0].name} has {largest.bytes / 1e9:.1f} GB",
+            why=f"{optim.name} needs whole tensors, and a message has at most {MAX_MESSAGE_BYTES / 1e9:.1f} GB",
+            remedy="use an elementwise optimizer such as sgd or adamw, or --update-method collective",
+        )
+    return Job(
+        world=role.world,
+        mode=exchange.mode,
+        damping=exchange.damping,
+        timeout_s=exchange.timeout_s,
+        optim=optim,
+        schedule=schedule,
+        layouts={name: Layout.of(param) for name, param in params.items()},
+        exempt=frozenset() if optim.decay_norm_and_bias else frozenset(no_decay) & params.keys(),
+        slices=tuple(slices),
+    )

@@ -31,7 +31,7 @@ class Journal:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lines = AppendedLines(path)
 
-    def write(self, kind: str, **fields: Any) -> None:
+    def write(self, kind: str, fields: dict[str, Any]) -> None:
         if self._lines is not None:
             self._lines.line(json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}))
 
@@ -54,7 +54,7 @@ class Journal:
             fields: dict[str, Any] = {"step": number, "rate": step.rate, "gradients": step.gradients}
             if not together:
                 fields |= {"worker": worker, "staleness": round(mean, 3), "staleness_max": step.stale_max}
-            self.write("update", **fields)
+            self.write("update", fields)
 
     def totals(self) -> dict[str, Any]:
         """What the end of the log and a test want to know."""
@@ -68,6 +68,6 @@ class Journal:
         }
 
     def close(self) -> None:
-        self.write("end", **self.totals())
+        self.write("end", self.totals())
         if self._lines is not None:
             self._lines.close()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from phalanx.exchange.pserver.memory import TOKEN_BYTES, Watch
 from phalanx.exchange.pserver.slices import Slice, offsets
-from phalanx.exchange.pserver.wire import Header, Refused
+from phalanx.exchange.pserver.wire import Header, Kind, Refused
 
 
 @dataclass
@@ -24,7 +24,9 @@ class Member:
     shared: bool
     watch: Watch | None
     places: dict[int, int]
+    gradients: dict[int, list[Tensor]] = field(default_factory=dict)  # by slice: its pieces, as views of the area
     heard: float = field(default_factory=time.monotonic)
+    reducing: Header = field(default_factory=lambda: Header(Kind.REDUCE))  # the last sum it asked for
     reduced: tuple[Header, bytes] | None = None  # the last sum it got, in case it asks again
 
     def slot(self, slice_: Slice) -> Tensor:

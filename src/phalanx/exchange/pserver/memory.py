@@ -3,6 +3,7 @@
 import mmap
 import os
 import secrets
+import select
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,11 @@ class Area:
 
     def floats(self, start: int, num_bytes: int) -> Tensor:
         return self.bytes[start : start + num_bytes].view(torch.float32)
+
+
+def raw(tensor: Tensor) -> memoryview:
+    """A tensor's bytes, without a copy."""
+    return memoryview(tensor.numpy()).cast("B")  # type: ignore[arg-type]
 
 
 def create(size: int) -> Area:
@@ -64,6 +70,13 @@ class Watch:
                 self.descriptor = os.pidfd_open(pid)
             except OSError:
                 self.descriptor = None
+
+    def ended(self) -> bool:
+        if self.descriptor is None:
+            return False
+        poller = select.poll()
+        poller.register(self.descriptor, select.POLLIN)
+        return bool(poller.poll(0))
 
     def close(self) -> None:
         if self.descriptor is not None:

@@ -13,7 +13,7 @@ import numpy as np
 VERSION = 1
 MAX_MESSAGE_BYTES = 1 << 30
 _MAGIC = b"PHLX"
-_FORMAT = struct.Struct("<4sBBBxIQQqIIIQQdQQ")
+_FORMAT = struct.Struct("<4sBBxxIQQqIIIQQdB7xQQ")
 _MAC_BYTES = 16
 HEADER_BYTES = _FORMAT.size + _MAC_BYTES
 
@@ -90,11 +90,18 @@ class Seal:
     def pack(self, header: Header, payload: bytes = b"") -> bytes:
         """The header's bytes. `payload` is given for control messages, whose proof covers it."""
         fields = _FORMAT.pack(
-            *(_MAGIC, VERSION, header.kind, header.codec, header.worker, header.incarnation, header.sequence),
-            *(header.step, header.slice, header.samples, header.staleness, header.present, header.version),
-            *(header.rate, header.length, header.checksum),
+            *(_MAGIC, VERSION, header.kind, header.worker, header.incarnation, header.sequence, header.step),
+            *(header.slice, header.samples, header.staleness, header.present, header.version, header.rate),
+            *(header.codec, header.length, header.checksum),
         )
         return fields + self._proof(fields, payload if header.kind in CONTROL else b"")
+
+    def frames(self, header: Header, payload: memoryview | bytes | None = None) -> list[memoryview | bytes]:
+        """A message as the frames to send."""
+        if payload is None:
+            return [self.pack(header)]
+        header = replace(header, length=len(payload), checksum=checksum(payload))
+        return [self.pack(header, bytes(payload) if header.kind in CONTROL else b""), payload]
 
     def unpack(self, head: memoryview | bytes, payload: memoryview | bytes | None) -> Header:
         """A proven header; its payload has the length and the checksum that the header says."""
@@ -111,7 +118,7 @@ class Seal:
             kind = Kind(numbers[2])
         except ValueError as error:
             raise Refused("kind") from error
-        header = Header(kind, *numbers[4:14], numbers[3], numbers[14], numbers[15])
+        header = Header(kind, *numbers[3:])
         if payload is not None:
             if len(payload) != header.length:
                 raise Refused("length")

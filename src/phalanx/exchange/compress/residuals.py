@@ -1,0 +1,53 @@
+"""What compression has held back of each parameter's gradients, by name, so that a checkpoint can keep it."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from phalanx.errors import UserError
+
+
+class Residuals:
+    """One residual a parameter, zero until something was held back.
+
+    A residual has its parameter's shape and memory layout, so that its flat view lines up with the gradient in a DDP
+    bucket, while a checkpoint may go from one layout (such as channels_last) to another.
+    """
+
+    def __init__(self, names: Mapping[nn.Parameter, str]) -> None:
+        self._names = names
+        self._held: dict[str, Tensor] = {}
+
+    def name(self, param: Tensor) -> str:
+        assert isinstance(param, nn.Parameter)
+        return self._names[param]
+
+    def flat(self, param: Tensor) -> Tensor:
+        """The residual of a parameter as one row, in memory order; changing it changes what is held."""
+        name = self.name(param)
+        if name not in self._held:
+            self._held[name] = torch.zeros_like(param, requires_grad=False)
+        return self._held[name].as_strided((param.numel(),), (1,))
+
+    def take(self, param: Tensor) -> Tensor:
+        """The residual of a parameter as one row, which is no longer held here."""
+        row = self.flat(param)
+        del self._held[self.name(param)]
+        return row
+
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(self._held)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` returned. A name that is missing starts from zero."""
+        params = {name: param for param, name in self._names.items()}
+        self._held.clear()
+        for name, tensor in tensors.items():
+            if name not in params or params[name].shape != tensor.shape:
+                raise UserError(
+                    f"the checkpoint holds a compression residual {name!r} of shape {tuple(tensor.shape)}",
+                    why="this model has no such parameter",
+                    remedy="resume with the model that wrote the checkpoint",
+                )
+            self._held[name] = torch.zeros_like(params[name], requires_grad=False).copy_(tensor)

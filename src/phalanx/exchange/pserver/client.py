@@ -1,0 +1,333 @@
+"""pserver: gradients leave for the servers while backward produces them, parameters come back before the next step."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import torch
+import zmq
+from torch import Tensor, nn
+
+from phalanx.config.schema import ExchangeConfig, OptimConfig
+from phalanx.data.order import Share
+from phalanx.errors import UserError
+from phalanx.exchange.base import Applied
+from phalanx.exchange.pserver import state as states
+from phalanx.exchange.pserver.job import describe
+from phalanx.exchange.pserver.link import Link
+from phalanx.exchange.pserver.reduce import Numbers, Topic
+from phalanx.exchange.pserver.slices import Slice, like, part_of, refuse_global, views
+from phalanx.exchange.pserver.wire import Header, Kind
+from phalanx.launch.role import Role
+from phalanx.optim.schedule import Schedule
+
+_LOOK_MS = 500  # between looks at whether the servers still live
+
+
+class PserverExchange:
+    """The update happens on servers, on gradients from all workers.
+
+    `overlap` sends gradients during backward. It must be off where they are changed afterwards (fp16 loss scaling).
+    `joined_step` is the step to go on with for a worker that comes back into a running job, and None otherwise.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        no_decay: Iterable[str],
+        optim: OptimConfig,
+        schedule: Schedule,
+        exchange: ExchangeConfig,
+        role: Role,
+        *,
+        overlap: bool = True,
+    ) -> None:
+        refuse_global(optim)
+        self.share = Share(role.rank, role.world, optim.accumulate)
+        self._model, self._overlap = model, overlap
+        self._params = {name: param for name, param in model.named_parameters() if param.requires_grad}
+        self._job = describe(self._params, no_decay, optim, schedule, exchange, role)
+        self._still = self.lockstep = self._job.mode == "sync"
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._poller = zmq.Poller()
+        self._links: list[Link] = []
+        for number, address in enumerate(role.servers):
+            self._links.append(Link(self._context, number, address, role.key, role.rank, exchange.timeout_s))
+            self._poller.register(self._links[-1].socket, zmq.POLLIN)
+        welcomes = [link.join(self._job) for link in self._links]
+        self._filled = all(welcome["filled"] for welcome in welcomes)
+        rejoined = any(welcome["rejoined"] for welcome in welcomes)
+        self.joined_step: int | None = max(welcome["step"] for welcome in welcomes) if rejoined else None
+
+        slices = self._job.slices
+        self._pieces = {
+            each.number: [part_of(self._params[piece.name].detach(), piece) for piece in each.pieces] for each in slices
+        }
+        self._outboxes = {each.number: views(self._link(each).outbox(each), each, self._job.layouts) for each in slices}
+        self._versions = {each.number: 0 for each in slices}
+        self._begun = False
+        self._round = 1
+        self._step: int | None = None  # the step that is being computed, where known: gradients leave before `apply`
+        self._pushed: dict[int, Header] = {}  # this step's pushes, by slice
+        self._to_come: dict[int, int] = {}  # by slice: gradients that backward has not produced yet
+        self._leaving = False  # whether this is the last micro-batch of a step, so that gradients may leave
+        self._samples = 0
+        self._inside_s = 0.0
+        self._counted = self._traffic()
+        self._hooks = self._watch_backward()
+
+    # A step
+
+    def forward(self, images: Tensor) -> Tensor:
+        self._begin()
+        self._samples += len(images)
+        answer: Tensor = self._model(images)
+        return answer
+
+    @contextmanager
+    def gathering(self, last: bool) -> Iterator[None]:
+        self._leaving = last and self._overlap and self._step is not None
+        self._to_come = {each.number: len(each.pieces) for each in self._job.slices}
+        try:
+            yield
+        finally:
+            self._leaving = False
+
+    def abstain(self, images: Tensor) -> None:
+        """Nothing to compute: `apply` sends word that this worker has no gradients."""
+        self._begin()
+
+    def apply(self, step: int) -> Applied:
+        begin = time.perf_counter()
+        self._begin()
+        if self._pushed and self._step != step:
+            raise AssertionError(f"gradients left as those of step {self._step}, which is step {step}")
+        self._step = step
+        for each in reversed(self._job.slices):
+            if each.number not in self._pushed:
+                self._push(each)
+        answers = self._collect()
+        inside, before = self._inside_s, self._counted
+        self._inside_s, self._counted = 0.0, self._traffic()
+        return Applied(
+            lr=_common_rate(answers),
+            grad_norm=None,
+            exchange_s=time.perf_counter() - begin + inside,
+            update_s=0.0,
+            inside_backward_s=inside,
+            bytes_sent=self._counted[0] - before[0],
+            bytes_received=self._counted[1] - before[1],
+            details={} if self._still else _staleness(answers),
+        )
+
+    def discard(self) -> None:
+        """Tell the servers that this worker's step is void. In sync mode nobody's gradients are applied then."""
+        self._begin()
+        if self._pushed:
+            raise AssertionError("gradients have left already: loss scaling needs overlap=False")
+        for each in self._job.slices:
+            self._send_push(each, Kind.VOID, present=0)
+        self._collect()
+
+    def _watch_backward(self) -> list[torch.utils.hooks.RemovableHandle]:
+        slices_of: dict[str, list[Slice]] = {name: [] for name in self._params}
+        for each in self._job.slices:
+            for piece in each.pieces:
+                slices_of[piece.name].append(each)
+
+        def arrived(slices: list[Slice]) -> None:
+            if not self._leaving:
+                return
+            begin = time.perf_counter()
+            for each in slices:
+                self._to_come[each.number] -= 1
+                if self._to_come[each.number] == 0:
+                    self._push(each)
+            self._inside_s += time.perf_counter() - begin
+
+        return [
+            param.register_post_accumulate_grad_hook(lambda _, slices=slices_of[name]: arrived(slices))
+            for name, param in self._params.items()
+        ]
+
+    @torch.no_grad()
+    def _push(self, slice_: Slice) -> None:
+        """Send a slice's gradient, with word of which pieces have one."""
+        present = 0
+        outbox, gradients = [], []
+        for bit, (piece, place) in enumerate(zip(slice_.pieces, self._outboxes[slice_.number], strict=True)):
+            gradient = self._params[piece.name].grad
+            if gradient is not None:
+                present |= 1 << bit
+                outbox.append(place)
+                gradients.append(part_of(like(self._job.layouts[piece.name], gradient), piece))
+        if gradients:
+            torch._foreach_copy_(outbox, gradients)
+        self._send_push(slice_, Kind.PUSH, present)
+
+    def _send_push(self, slice_: Slice, kind: Kind, present: int) -> None:
+        link = self._link(slice_)
+        header = Header(
+            kind,
+            link.rank,
+            link.incarnation,
+            self._round,
+            step=-1 if self._step is None else self._step,
+            slice=slice_.number,
+            samples=self._samples,
+            present=present,
+            version=self._versions[slice_.number],
+        )
+        self._pushed[slice_.number] = header
+        self._dispatch(slice_, header)
+
+    def _dispatch(self, slice_: Slice, header: Header) -> None:
+        if header.present:
+            self._link(slice_).send_slice(header, slice_)
+        else:
+            self._link(slice_).send(header)
+
+    def _collect(self) -> list[Header]:
+        """Wait for the answers to all pushes of this step, and write the parameters that they bring."""
+        answers: list[Header] = []
+        open_ = dict(self._pushed)
+        for link in self._links:
+            link.expect()
+        ask = time.monotonic() + self._links[0].resend_s
+        while open_:
+            for link in self._links:
+                while (answer := link.receive()) is not None:
+                    header, payload = answer
+                    slice_ = self._job.slices[header.slice]
+                    if header.slice not in open_ or header.sequence != self._round:
+                        continue  # an answer given twice
+                    if header.kind is Kind.UPDATED:
+                        self._take(slice_, header, payload)
+                        answers.append(header)
+                        del open_[header.slice]
+                    elif header.kind is Kind.MISSING:
+                        self._dispatch(slice_, open_[header.slice])
+            if open_ and not self._poller.poll(_LOOK_MS):
+                for link in self._links:
+                    link.check_alive()
+                if time.monotonic() > ask:
+                    ask = time.monotonic() + self._links[0].resend_s
+                    for number, header in open_.items():
+                        self._link(self._job.slices[number]).ask(header)
+        self._round += 1
+        self._step = None if self._step is None else self._step + 1
+        self._pushed, self._samples = {}, 0
+        for param in self._params.values():
+            param.grad = None
+        return answers
+
+    # Parameters
+
+    def _begin(self) -> None:
+        """Before the first step, and not earlier: the caller may still load weights into the model."""
+        if self._begun:
+            return
+        self._begun = True
+        if self._links[0].rank == 0 and not self._filled:
+            for each in self._job.slices:
+                link = self._link(each)
+                torch._foreach_copy_(self._outboxes[each.number], self._pieces[each.number])
+                link.request_slice(link.header(Kind.VALUES, each.number), each)
+            self._filled = True
+        self._pull()
+
+    def _pull(self) -> None:
+        """All parameters as the servers have them now."""
+        for each in self._job.slices:
+            link = self._link(each)
+            self._take(each, *link.request(link.header(Kind.PULL, each.number)))
+
+    @torch.no_grad()
+    def _take(self, slice_: Slice, header: Header, payload: Any) -> None:
+        values = self._link(slice_).inbox(slice_, payload, self._still)
+        torch._foreach_copy_(self._pieces[slice_.number], views(values, slice_, self._job.layouts))
+        self._versions[slice_.number] = header.version
+
+    # Things that all workers decide or sum together
+
+    def sum(self, counts: list[float]) -> list[float]:
+        total, _ = self._reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
+        return [float(each) for each in total]
+
+    def agree(self, wish: bool) -> bool:
+        """In sync mode all workers stop after the same step. Otherwise nobody waits for the others' wishes."""
+        if not self._still:
+            return wish
+        return bool(self._reduce(Topic.WISHES, np.array([float(wish)]))[0][0])
+
+    def settle(self) -> None:
+        """Average the batch-norm statistics, which waits for all live workers; then nobody is pushing, so pull."""
+        self._begin()
+        buffers = [b for name, b in self._model.named_buffers() if name.endswith(("running_mean", "running_var"))]
+        mine = torch.cat([b.detach().double().cpu().flatten() for b in buffers]) if buffers else torch.zeros(0)
+        total, workers = self._reduce(Topic.STATISTICS, mine.double().numpy())
+        start = 0
+        for buffer in buffers:
+            mean = torch.from_numpy(total[start : start + buffer.numel()] / workers)
+            buffer.copy_(mean.view_as(buffer))
+            start += buffer.numel()
+        if not self._still:
+            self._pull()
+
+    def _reduce(self, topic: Topic, numbers: Numbers) -> tuple[Numbers, int]:
+        """The sum over live workers and their number. A worker that dies meanwhile is left out."""
+        link = self._links[0]
+        _, payload = link.request(link.header(Kind.REDUCE, topic), numbers.astype("<f8").tobytes())
+        total = np.frombuffer(bytes(payload), dtype="<f8")
+        return total[:-1], int(total[-1])
+
+    # Checkpoints
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        parts = []
+        for each in self._job.slices:
+            link = self._link(each)
+            _, payload = link.request(link.header(Kind.STATE, each.number))
+            parts.append((each, *states.unpack(payload)))
+        return states.join(parts, self._job.layouts, set(self._job.exempt))
+
+    def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
+        """Rank 0 gives the servers their parts; a worker that comes back leaves the running job as it is."""
+        if self.joined_step is not None or self._links[0].rank != 0:
+            return
+        if self._begun and self.share.world > 1:
+            raise AssertionError("a state is loaded before the first step: other workers compute already")
+        for each in self._job.slices:
+            link = self._link(each)
+            part = states.part(each, tensors, scalars, self._job.layouts, set(self._job.exempt))
+            link.request(link.header(Kind.LOAD, each.number), states.pack(*part))
+        self._begun = self._filled = False  # the model's weights belong to this state: they go to the servers again
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        for link in self._links:
+            with suppress(UserError):  # a server that has gone needs no goodbye
+                link.request(link.header(Kind.GOODBYE), b"")
+            link.close()
+        self._links = []
+        self._context.term()
+
+    def _link(self, slice_: Slice) -> Link:
+        return self._links[slice_.server]
+
+    def _traffic(self) -> tuple[int, int]:
+        return sum(link.bytes_sent for link in self._links), sum(link.bytes_received for link in self._links)
+
+
+def _common_rate(answers: list[Header]) -> float:
+    """The rate that the servers used. With damping it differs between slices: then the mean."""
+    rates = [answer.rate for answer in answers if answer.rate]
+    return sum(rates) / len(rates) if len(set(rates)) > 1 else next(iter(rates), 0.0)
+
+
+def _staleness(answers: list[Header]) -> dict[str, float]:
+    stale = [answer.staleness for answer in answers]
+    return {"staleness_mean": sum(stale) / len(stale), "staleness_max": max(stale)}

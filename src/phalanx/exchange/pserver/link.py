@@ -1,0 +1,191 @@
+"""A trainer's connection to one server: joining, sending, and answers that are proven, fresh and in time."""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+import zmq
+from torch import Tensor
+
+from phalanx.errors import UserError
+from phalanx.exchange.pserver import memory
+from phalanx.exchange.pserver.job import Job
+from phalanx.exchange.pserver.members import places_of
+from phalanx.exchange.pserver.slices import Slice
+from phalanx.exchange.pserver.wire import MAX_MESSAGE_BYTES, Header, Kind, Refused, Seal, as_json, from_json
+
+_RESEND_S = 5.0  # after which a request is repeated: all of them may arrive twice, and the answer shows life
+_LOOK_S = 0.5  # between looks at whether the server still lives
+
+_ABOUT_PUSHES = (Kind.UPDATED, Kind.WAITING, Kind.MISSING)
+
+Answer = tuple[Header, Any]  # header and payload
+
+
+class Link:
+    """One server, as one worker sees it."""
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        number: int,
+        address: str,
+        key: str,
+        rank: int,
+        timeout_s: float,
+    ) -> None:
+        self.number, self.address, self.rank, self._timeout_s = number, address, rank, timeout_s
+        self.resend_s = min(_RESEND_S, timeout_s / 4)
+        self.incarnation = secrets.randbits(63)
+        self.socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.set_hwm(0)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        self.socket.setsockopt(zmq.ROUTING_ID, b"w" + self.incarnation.to_bytes(8, "little"))
+        self._seal = Seal(key)
+        self._watch: memory.Watch | None = None
+        self._heard = time.monotonic()
+        self._sequence = 0
+        self._places: dict[int, int] = {}
+        self._parameters: Tensor | None = None  # the server's own memory, where it is shared
+        self.shared = False
+        self.bytes_sent = self.bytes_received = 0
+        try:
+            self.socket.connect(address)
+        except zmq.ZMQError as error:
+            raise UserError(
+                f"{address} is not an address of a parameter server",
+                why=str(error),
+                remedy="write it as tcp://HOST:PORT or ipc:///PATH",
+            ) from error
+
+    def join(self, job: Job) -> dict[str, Any]:
+        """Prove the key, tell the job, share memory where possible. Returns the server's welcome."""
+        mine = job.slices_of(self.number)
+        self._places, size = places_of(mine)
+        self._area = memory.create(size)
+        challenge = from_json(self.request(self.header(Kind.HELLO), b"")[1])
+        told = as_json({"nonce": challenge["nonce"], "job": job.described(), "area": self._area.address})
+        # Not repeated: a challenge is good for one answer. A lost one ends in the time-out.
+        welcome = from_json(self.request(self.header(Kind.JOIN), told, repeat=False)[1])
+        self.shared = bool(welcome["shared"])
+        if self.shared:
+            self._parameters = memory.attach(welcome["area"], size)
+            if self._parameters is None:
+                raise UserError(
+                    f"server {self.number} at {self.address} shares memory that this worker cannot see",
+                    why="they run on one machine, but one of them in a container of its own",
+                    remedy="start both in the same container",
+                )
+            self._watch = memory.Watch(int(welcome["area"]["pid"]))
+        return welcome
+
+    def outbox(self, slice_: Slice) -> Tensor:
+        """Where a slice's gradient (or its values) is put before it is sent."""
+        return self._area.floats(self._places[slice_.number], slice_.bytes)
+
+    def inbox(self, slice_: Slice, payload: Any, still: bool) -> Tensor:
+        """Where a slice's parameters are, after an answer that brings them."""
+        if not self.shared:
+            if payload is None or len(payload) != slice_.bytes:
+                raise self.trouble("sent a slice of the wrong size")
+            return torch.frombuffer(payload, dtype=torch.float32)
+        if still and self._parameters is not None:
+            start = self._places[slice_.number]
+            return self._parameters[start : start + slice_.bytes].view(torch.float32)
+        return self.outbox(slice_)
+
+    def header(self, kind: Kind, number: int = 0) -> Header:
+        """The header of a request, with a sequence number of its own."""
+        self._sequence += 1
+        return Header(kind, self.rank, self.incarnation, self._sequence, slice=number)
+
+    def send(self, header: Header, payload: memoryview | bytes | None = None) -> None:
+        frames = self._seal.frames(header, payload)
+        self.bytes_sent += sum(len(frame) for frame in frames)
+        self.socket.send_multipart(frames, copy=False)
+
+    def send_slice(self, header: Header, slice_: Slice) -> None:
+        """Send what lies in the slice's outbox: a note where memory is shared, the bytes otherwise."""
+        if self.shared:
+            self.bytes_sent += slice_.bytes
+            self.send(replace(header, length=slice_.bytes))
+        else:
+            self.send(header, memory.raw(self.outbox(slice_)))
+
+    def receive(self) -> Answer | None:
+        """The next answer, if one is there. Raises what the server reports."""
+        while True:
+            try:
+                frames: list[Any] = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return None
+            payload = frames[1].buffer if len(frames) > 1 else None
+            try:
+                header = self._seal.unpack(frames[0].buffer, payload)
+            except Refused:
+                continue  # not from a server of this job
+            if header.incarnation != self.incarnation:
+                continue
+            self._heard = time.monotonic()
+            self.bytes_received += len(frames[0]) + len(payload or b"")
+            if header.kind is Kind.FAILED:
+                told = from_json(payload)
+                raise UserError(told["what"], why=told["why"], remedy=told["remedy"])
+            return header, payload
+
+    def request(self, header: Header, payload: memoryview | bytes | None = None, repeat: bool = True) -> Answer:
+        """Send and wait for the answer to this very message."""
+        self.send(header, payload)
+        return self._wait_for(header, lambda: self.send(header, payload) if repeat else None)
+
+    def request_slice(self, header: Header, slice_: Slice) -> Answer:
+        """The same with what lies in the slice's outbox."""
+        self.send_slice(header, slice_)
+        return self._wait_for(header, lambda: self.send_slice(header, slice_))
+
+    def ask(self, push: Header) -> None:
+        """What became of that push?"""
+        self.send(replace(push, kind=Kind.ASK))
+
+    def expect(self) -> None:
+        """From now on the server owes an answer."""
+        self._heard = time.monotonic()
+
+    def _wait_for(self, header: Header, again: Callable[[], None]) -> Answer:
+        self.expect()
+        resend = time.monotonic() + self.resend_s
+        while True:
+            answer = self.receive()
+            if answer is None:
+                self.socket.poll(int(1000 * _LOOK_S))
+                self.check_alive()
+                if time.monotonic() > resend:
+                    resend = time.monotonic() + self.resend_s
+                    again()
+            elif answer[0].sequence == header.sequence and answer[0].kind not in _ABOUT_PUSHES:
+                return answer
+
+    def check_alive(self) -> None:
+        """Raise if the server's process has ended or has been silent for too long."""
+        ended = self._watch is not None and self._watch.ended()
+        if ended:
+            raise self.trouble("has ended")
+        if time.monotonic() - self._heard > self._timeout_s:
+            raise self.trouble(f"has not answered for {self._timeout_s:g} s")
+
+    def trouble(self, happened: str) -> UserError:
+        return UserError(
+            f"parameter server {self.number} at {self.address} {happened}",
+            why="its parameters and optimizer state are there, so training cannot go on without it",
+            remedy=f"see logs/server-{self.number}.jsonl and its output; check that all processes have the same "
+            "PHALANX_KEY; phalanx train --resume goes on from the last checkpoint",
+        )
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self.socket.close(linger=0)

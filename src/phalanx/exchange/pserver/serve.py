@@ -1,0 +1,104 @@
+"""The main of a server process: bind, serve until all trainers have left or the launcher ends it, leave a log."""
+
+import os
+import signal
+import time
+from types import FrameType
+from urllib.parse import urlsplit
+
+import torch
+import zmq
+
+from phalanx.errors import UserError
+from phalanx.exchange.pserver.journal import Journal
+from phalanx.exchange.pserver.server import Server
+from phalanx.exchange.pserver.wire import MAX_MESSAGE_BYTES, Seal
+from phalanx.launch.role import Role
+
+_TICK_MS = 500
+_BURST = 64  # messages between looks at the clock
+_FAREWELL_S = 2.0  # how long the last answers may take to leave
+
+
+def serve(role: Role, *, threads: int | None = None) -> None:
+    """Be the server that `role` says. `threads` default to this server's part of the cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(threads or 1)
+    context = zmq.Context()
+    socket = bind(context, role)
+    journal = Journal(role.run / "logs" / f"{role.name}.jsonl" if role.run else None)
+    server = Server(socket, role.rank, Seal(role.key), journal)
+    stopping = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        watched: dict[int, int] = {}
+        poller = zmq.Poller()
+        poller.register(socket, zmq.POLLIN)
+        next_tick = time.monotonic()
+        while not stopping and not server.finished:
+            if server.members.watched() != watched:
+                for descriptor in watched:
+                    poller.unregister(descriptor)
+                watched = server.members.watched()
+                for descriptor in watched:
+                    poller.register(descriptor, zmq.POLLIN)
+            ready = dict(poller.poll(_TICK_MS))
+            if socket in ready:
+                _drain(socket, server)
+            for descriptor, rank in watched.items():
+                if descriptor in ready:
+                    server.lose(rank, "its process ended")
+            if time.monotonic() >= next_tick:
+                server.tick()
+                next_tick = time.monotonic() + _TICK_MS / 1000
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        journal.close()
+        socket.close(linger=int(1000 * _FAREWELL_S))
+        context.term()
+
+
+def _drain(socket: "zmq.Socket[bytes]", server: Server) -> None:
+    for _ in range(_BURST):
+        try:
+            frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return
+        server.handle(frames)
+
+
+def bind(context: "zmq.Context[zmq.Socket[bytes]]", role: Role) -> "zmq.Socket[bytes]":
+    """The server's socket, bound to its address."""
+    address = role.servers[role.rank]
+    refuse_open_door(address, role.key)
+    socket = context.socket(zmq.ROUTER)
+    # A full queue of a ROUTER drops messages; ours are bounded by the protocol instead: one push a slice and worker.
+    socket.set_hwm(0)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a worker that reconnects keeps its place
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        socket.close(linger=0)
+        raise UserError(
+            f"{role.name} cannot listen at {address}",
+            why=str(error),
+            remedy="another program may use that address: choose another port, or end that program",
+        ) from error
+    return socket
+
+
+def refuse_open_door(address: str, key: str) -> None:
+    """Beyond this machine, nobody is served without a key."""
+    parts = urlsplit(address)
+    if not key and parts.scheme != "ipc" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise UserError(
+            f"the parameter server at {address} has no key",
+            why="anybody who reaches that port could change the model",
+            remedy="set PHALANX_KEY to the same secret for all processes of the job; phalanx's launchers do",
+        )

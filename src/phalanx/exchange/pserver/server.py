@@ -1,0 +1,320 @@
+"""A parameter server: receives pushes, updates its slices when the policy says so, answers with parameters."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import zmq
+
+from phalanx.errors import UserError
+from phalanx.exchange.pserver import memory
+from phalanx.exchange.pserver.held import Held
+from phalanx.exchange.pserver.job import Job
+from phalanx.exchange.pserver.journal import Journal
+from phalanx.exchange.pserver.members import Member, Members, places_of
+from phalanx.exchange.pserver.policy import Policy, Push, make_policy
+from phalanx.exchange.pserver.reduce import Reduces
+from phalanx.exchange.pserver.slices import views
+from phalanx.exchange.pserver.wire import Header, Kind, Refused, Seal, as_json, from_json
+
+Payload = memoryview | None
+
+
+class Server:
+    """The slices of one server and the workers that use them. `handle` takes one message and never raises for one."""
+
+    def __init__(self, socket: "zmq.Socket[bytes]", number: int, seal: Seal, journal: Journal) -> None:
+        self.members = Members()
+        self.finished = False
+        self._socket, self._number, self._seal, self._journal = socket, number, seal, journal
+        self._job: Job | None = None
+        self._policy: Policy = make_policy("sync", 1, damping=False)
+        self._held: dict[int, Held] = {}
+        self._area = memory.create(memory.TOKEN_BYTES)
+        self._reduces = Reduces()
+        self._pulls: list[tuple[Member, Header]] = []  # wait for the first parameters
+        self._left: list[int] = []
+        self._configured = 0.0
+        self._reached = 0  # the furthest step that any worker pushed, plus 1
+        self._answers: dict[Kind, Callable[[Member, Header, Payload], None]] = {
+            Kind.VALUES: self._values,
+            Kind.LOAD: self._load,
+            Kind.PUSH: self._push,
+            Kind.VOID: self._push,
+            Kind.ASK: self._ask,
+            Kind.PULL: self._pull,
+            Kind.STATE: self._state,
+            Kind.REDUCE: self._reduce,
+            Kind.GOODBYE: self._goodbye,
+        }
+
+    def handle(self, frames: list[Any]) -> None:
+        """One message, as zmq frames: who sent it, the header, and perhaps a payload."""
+        try:
+            if len(frames) not in (2, 3):
+                raise Refused("garbage")
+            identity = bytes(frames[0].buffer)
+            payload = frames[2].buffer if len(frames) == 3 else None
+            header = self._seal.unpack(frames[1].buffer, payload)
+            if header.kind is Kind.HELLO:
+                self._send(identity, header.reply(Kind.CHALLENGE), as_json({"nonce": self.members.challenge(identity)}))
+            elif header.kind is Kind.JOIN:
+                self._join(identity, header, payload)
+            elif header.kind is Kind.LOST:
+                self._told_lost(identity, header, payload)
+            elif header.kind in self._answers:
+                self._answers[header.kind](self.members.of(identity, header), header, payload)
+            else:
+                raise Refused("kind")
+        except Refused as refused:
+            self._journal.refused[refused.reason] += 1
+        except UserError as error:  # such as an optimizer that does not exist: the trainer tells its user
+            told = as_json({"what": error.what, "why": error.why, "remedy": error.remedy})
+            self._send(identity, header.reply(Kind.FAILED), told)
+
+    def tick(self) -> None:
+        """Once a second or so: who has been silent for too long while others wait?"""
+        if self._job is None:
+            return
+        timeout_s = self._job.timeout_s
+        waiting = any(held.arrived or held.applied for held in self._held.values()) or self._reduces or self._pulls
+        if waiting:
+            for rank in self.members.silent(list(self.members.live), timeout_s):
+                self.lose(rank, f"it was silent for {timeout_s:g} s")
+        if time.monotonic() - self._configured > timeout_s:
+            for rank in self.members.live - self.members.by_rank.keys():
+                self.lose(rank, f"it did not come within {timeout_s:g} s")
+
+    def lose(self, rank: int, why: str) -> None:
+        """A worker is dead. async and ssp go on without it; sync cannot."""
+        if rank not in self.members.live:
+            return
+        self._journal.write("lost", {"worker": rank, "why": why})
+        self._remove(rank, lost=True)
+        if self._policy.still:
+            self._fail_without(rank, why)
+
+    # Coming and going
+
+    def _join(self, identity: bytes, header: Header, payload: Payload) -> None:
+        told = from_json(payload)
+        self.members.answered(identity, told.get("nonce"))
+        job = Job.from_description(told.get("job", {}))
+        rank = header.worker
+        if self._job is None:
+            self._configure(job)
+        elif difference := self._job.difference(job):
+            raise _not_welcome(rank, f"its settings differ from the others': {difference}")
+        if rank >= job.world:
+            raise Refused("rank")
+        rejoined = rank in self.members.by_rank or rank in self.members.lost
+        if rejoined and self._policy.still:
+            raise _not_welcome(rank, "in sync mode a lost worker ends the job; resume it instead")
+        if rank in self.members.by_rank:
+            self.lose(rank, "a new process took its place")
+        step = self._step_to_join()
+        places, size = places_of([held.slice for held in self._held.values()])
+        shared = memory.attach(told.get("area"), size)
+        watch = memory.Watch(int(told["area"]["pid"])) if shared is not None else None
+        area = shared if shared is not None else torch.zeros(size, dtype=torch.uint8)
+        member = Member(rank, header.incarnation, identity, area, shared is not None, watch, places)
+        for held in self._held.values():
+            member.gradients[held.slice.number] = views(member.slot(held.slice), held.slice, job.layouts)
+            if rejoined:
+                held.clocks[rank] = step
+        self.members.add(member)
+        self._journal.write("join", {"worker": rank, "rejoined": rejoined, "shared_memory": member.shared})
+        filled = all(held.filled for held in self._held.values())
+        welcome: dict[str, Any] = {"shared": member.shared, "area": self._area.address, "filled": filled}
+        welcome |= {"rejoined": rejoined, "step": step if rejoined else 0}
+        self._send(identity, header.reply(Kind.WELCOME), as_json(welcome))
+
+    def _configure(self, job: Job) -> None:
+        mine = job.slices_of(self._number)
+        places, size = places_of(mine)
+        self._area = memory.create(size)
+        for each in mine:
+            params = self._area.floats(places[each.number], each.bytes)
+            self._held[each.number] = Held(each, params, job.layouts, set(job.exempt), job.optim, job.schedule)
+        self._policy = make_policy(job.mode, job.world, job.damping)
+        self._job, self._configured = job, time.monotonic()
+        self.members.live = set(range(job.world))
+        self._journal.write("start", {"mode": job.mode, "workers": job.world, "slices": len(mine), "bytes": size})
+
+    def _step_to_join(self) -> int:
+        """Where a worker that comes back goes on: with the slowest of the others, so that nobody waits for it."""
+        clocks = [held.clocks.get(rank, 0) for held in self._held.values() for rank in self.members.live]
+        return min(clocks, default=self._reached)
+
+    def _goodbye(self, member: Member, header: Header, payload: Payload) -> None:
+        self._send(member.identity, header.reply(Kind.DONE))
+        self._journal.write("goodbye", {"worker": member.rank})
+        self._left.append(member.rank)
+        self._remove(member.rank, lost=False)
+        self.finished = not self.members.live and not self.members.lost
+
+    def _told_lost(self, identity: bytes, header: Header, payload: Payload) -> None:
+        self.members.answered(identity, from_json(payload).get("nonce"))
+        self.lose(header.worker, "the launcher says so")
+        self._send(identity, header.reply(Kind.DONE))
+
+    def _remove(self, rank: int, lost: bool) -> None:
+        self.members.remove(rank, lost)
+        self._reduces.forget(rank)
+        self._pulls = [(member, header) for member, header in self._pulls if member.rank != rank]
+        for held in self._held.values():
+            held.forget(rank)
+        if not (lost and self._policy.still):
+            for held in self._held.values():  # somebody may have waited for nobody else
+                self._advance(held)
+            self._tell_sums()
+
+    def _fail_without(self, rank: int, why: str) -> None:
+        self._fail(
+            f"worker {rank} is gone: {why}",
+            why="in sync mode every step needs every worker's gradients",
+            remedy=f"see the log of trainer-{rank}; phalanx train --resume goes on from the last checkpoint",
+        )
+
+    def _fail(self, what: str, why: str, remedy: str) -> None:
+        self._journal.write("failed", {"what": what})
+        for member in self.members.by_rank.values():
+            told = as_json({"what": what, "why": why, "remedy": remedy})
+            self._send(member.identity, Header(Kind.FAILED, member.rank, member.incarnation), told)
+        self.finished = True
+
+    # Slices
+
+    def _slice(self, header: Header) -> Held:
+        if header.slice not in self._held:
+            raise Refused("slice")
+        return self._held[header.slice]
+
+    def _push(self, member: Member, header: Header, payload: Payload) -> None:
+        held = self._slice(header)
+        if self._policy.still and self._left:
+            return self._fail_without(self._left[0], f"it left before step {header.step}")
+        known = held.known(member.rank)
+        if known is not None and header.sequence <= known.sequence:
+            self._journal.duplicates += 1
+            return self._ask(member, header, payload)
+        gradients: list[Any] = [None] * len(held.slice.pieces)
+        if header.present and header.kind is Kind.PUSH:
+            self._receive(member, held, header, payload)
+            there = member.gradients[header.slice]
+            gradients = [each if header.present >> bit & 1 else None for bit, each in enumerate(there)]
+        void = header.kind is Kind.VOID
+        held.arrive(Push(member.rank, header.sequence, header.step, header.version, gradients, void))
+        self._reached = max(self._reached, header.step + 1)
+        return self._advance(held)
+
+    def _receive(self, member: Member, held: Held, header: Header, payload: Payload) -> None:
+        """A slice's bytes into the worker's slot, unless they are there already."""
+        if header.length != held.slice.bytes or (payload is None and not member.shared):
+            raise Refused("length")
+        if payload is not None:
+            member.slot(held.slice).copy_(torch.frombuffer(payload, dtype=torch.float32))
+
+    def _advance(self, held: Held) -> None:
+        """Apply what is due, then answer whoever may go on."""
+        while pushes := self._policy.due(held.arrived, self.members.live):
+            if len(steps := {push.step for push in pushes if not push.void}) > 1:
+                return self._fail(
+                    f"workers are at different steps: {sorted(steps)}",
+                    why="in sync mode all gradients of an update belong to one step",
+                    remedy="resume all workers from the same checkpoint",
+                )
+            held.apply(pushes, self._policy)
+            self._journal.applied(pushes, len(self._held), together=self._policy.still)
+        for push in list(held.applied.values()):
+            if self._policy.may_go_on(push, held.clocks, self.members.live):
+                held.answered[push.rank] = held.applied.pop(push.rank)
+                self._answer(self.members.by_rank[push.rank], held, push)
+        return None
+
+    def _ask(self, member: Member, header: Header, payload: Payload) -> None:
+        held = self._slice(header)
+        known = held.known(member.rank)
+        if known is None or known.sequence < header.sequence:
+            self._send(member.identity, header.reply(Kind.MISSING))
+        elif member.rank in held.answered:
+            self._answer(member, held, known)
+        else:
+            self._send(member.identity, header.reply(Kind.WAITING))
+
+    def _answer(self, member: Member, held: Held, push: Push) -> None:
+        header = Header(Kind.UPDATED, member.rank, member.incarnation, push.sequence, push.step, held.slice.number)
+        self._send_parameters(member, held, header, push.rate, max(0, push.staleness))
+
+    def _send_parameters(self, member: Member, held: Held, header: Header, rate: float, staleness: int) -> None:
+        """The slice as it is now, whole: nothing updates it while this runs."""
+        values, payload = held.memory, None
+        if not member.shared:
+            payload = memory.raw(values)
+        elif not self._policy.still:
+            member.slot(held.slice).copy_(values)
+        told = Header(
+            *(header.kind, header.worker, header.incarnation, header.sequence, header.step, header.slice),
+            staleness=staleness,
+            version=held.version,
+            rate=rate,
+        )
+        self._send(member.identity, told, payload)
+
+    def _values(self, member: Member, header: Header, payload: Payload) -> None:
+        held = self._slice(header)
+        self._receive(member, held, header, payload)
+        held.memory.copy_(member.slot(held.slice))
+        held.filled = True
+        self._send(member.identity, header.reply(Kind.DONE))
+        waiting, self._pulls = self._pulls, []
+        for who, pull in waiting:
+            self._pull(who, pull, None)
+
+    def _pull(self, member: Member, header: Header, payload: Payload) -> None:
+        held = self._slice(header)
+        if held.filled:
+            self._send_parameters(member, held, header.reply(Kind.PARAMETERS), 0.0, 0)
+        else:
+            self._pulls = [(who, pull) for who, pull in self._pulls if (who, pull) != (member, header)]
+            self._pulls.append((member, header))
+            self._send(member.identity, header.reply(Kind.WAITING))
+
+    def _load(self, member: Member, header: Header, payload: Payload) -> None:
+        self._slice(header).load(payload if payload is not None else memoryview(b""))
+        self._send(member.identity, header.reply(Kind.DONE))
+
+    def _state(self, member: Member, header: Header, payload: Payload) -> None:
+        self._send(member.identity, header.reply(Kind.STATES), self._slice(header).state())
+
+    # Sums
+
+    def _reduce(self, member: Member, header: Header, payload: Payload) -> None:
+        if member.reduced is not None and member.reduced[0].sequence == header.sequence:
+            return self._send(member.identity, *member.reduced)  # asked again: the answer got lost
+        if payload is None or len(payload) % 8:
+            raise Refused("length")
+        if member.reducing == header:
+            return self._send(member.identity, header.reply(Kind.WAITING))
+        member.reducing = header
+        self._reduces.add(header.slice, member.rank, np.frombuffer(bytes(payload), dtype="<f8"))
+        return self._tell_sums()
+
+    def _tell_sums(self) -> None:
+        for _, ranks, total in self._reduces.complete(self.members.live):
+            for rank in ranks:
+                member = self.members.by_rank[rank]
+                member.reduced = (member.reducing.reply(Kind.REDUCED), total.tobytes())
+                self._send(member.identity, *member.reduced)
+
+    def _send(self, identity: bytes, header: Header, payload: memoryview | bytes | None = None) -> None:
+        # Where slices stand still until their readers push again, zmq may read them without a copy.
+        self._socket.send_multipart([identity, *self._seal.frames(header, payload)], copy=not self._policy.still)
+
+
+def _not_welcome(rank: int, why: str) -> UserError:
+    return UserError(
+        f"worker {rank} cannot join this job", why=why, remedy="start all workers of a job together, with one command"
+    )

@@ -1,0 +1,84 @@
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from phalanx import checkpoint
+from phalanx.commands.evaluate import evaluate_checkpoint
+from phalanx.errors import UserError
+from tests.commands.digit_files import write_digits
+
+
+def evaluated(place: Path, out: Path | None, data: str | None = None, batch_size: int | None = None) -> str:
+    """What was printed."""
+    said = io.StringIO()
+    evaluate_checkpoint(Console(file=said), place, data, batch_size, "cpu", None, out)
+    return said.getvalue()
+
+
+def report(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "eval.json").read_text()))
+
+
+def test_the_result_is_what_training_reported_with_tables_and_a_picture(digits_run: Path, tmp_path: Path) -> None:
+    said = evaluated(digits_run, tmp_path)
+    best = json.loads((digits_run / "summary.json").read_text())["best"]
+    found = report(tmp_path)
+    assert (found["top1"], found["topk"], found["step"]) == (best["top1"], best["topk"], best["step"])
+    assert f"top-1: {100 * best['top1']:.2f} %" in said
+    assert "training measured" not in said
+    assert sum(one["correct"] for one in found["classes"]) == round(found["top1"] * found["samples"])
+    assert sum(one["samples"] for one in found["classes"]) == found["samples"] == 355
+    wrong = sum(one["times"] for one in found["confusions"])
+    assert wrong == found["samples"] - round(found["top1"] * found["samples"])
+
+    lines = (tmp_path / "per_class.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == ["class", "samples", "correct", "top-1", "most confused with"]
+    assert [line.split("\t")[0] for line in lines[1:]] == [str(digit) for digit in range(10)]
+    assert all(line in said for line in lines)
+    with Image.open(tmp_path / "confusion.png") as picture:
+        assert min(picture.size) > 500
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["confusion.png", "eval.json", "per_class.tsv"]
+
+
+def test_files_are_seen_as_the_training_data_was_and_bad_ones_are_told(digits_run: Path, tmp_path: Path) -> None:
+    """The same digits as files: grey, the whole of each image, the same answers. And the run's folder is the place."""
+    run = Path(shutil.copytree(digits_run, tmp_path / "run"))
+    data = write_digits(tmp_path / "my digits")
+    (data / "3" / "broken.png").write_bytes(b"no picture")
+    said = evaluated(checkpoint.find(run), None, str(data))
+    found, best = report(run / "eval-my-digits"), json.loads((digits_run / "summary.json").read_text())["best"]
+    assert (found["top1"], found["samples"]) == (best["top1"], 355)
+    assert found["bad_images"][0]["image"].endswith("broken.png")
+    assert "left out, not readable" in said
+
+
+def test_another_batch_size_changes_nothing(digits_run: Path, tmp_path: Path) -> None:
+    evaluated(digits_run, tmp_path, batch_size=355)
+    assert report(tmp_path)["top1"] == json.loads((digits_run / "summary.json").read_text())["best"]["top1"]
+
+
+def test_unknown_classes_are_refused(digits_run: Path, tmp_path: Path) -> None:
+    data = write_digits(tmp_path / "data", 20)
+    (data / "3").rename(data / "three")
+    with pytest.raises(UserError, match="three"):
+        evaluated(digits_run, tmp_path / "out", str(data))
+
+
+def test_data_that_is_gone_is_told_with_the_way_to_name_other_data(digits_run: Path, tmp_path: Path) -> None:
+    loaded = checkpoint.load(checkpoint.find(digits_run))
+    state = {**loaded.state, "config": {**loaded.state["config"], "data": {"source": "gone/away"}}}
+    place = checkpoint.save(tmp_path, 1, loaded.tensors, state)
+    with pytest.raises(UserError, match=r"gone/away[\s\S]*--data PATH"):
+        evaluated(place, None)
+
+
+def test_a_folder_that_cannot_be_made_is_told(digits_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be made"):
+        evaluated(digits_run, tmp_path / "file" / "out")

@@ -1,0 +1,44 @@
+"""What several test folders share: small real runs, trained once a session."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from phalanx.config.recipes import load_recipe
+from phalanx.config.resolve import parse_override, resolve
+from phalanx.request import Request
+
+
+def train_digits(out: Path, *settings: str) -> Path:
+    """A run on the built-in digits, in this process; the run's folder."""
+    from phalanx.train import run
+
+    resolved = resolve([*load_recipe("digits").layers, *map(parse_override, settings)])
+    assert run(Request(resolved, "test", out=out), Console(file=io.StringIO())) == 0
+    return out
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run of a small model with averaged weights. Only to be read: copy it to write into it."""
+    return train_digits(
+        tmp_path_factory.mktemp("digits") / "run",
+        "model.name=wrn10_1",
+        "train.length=2ep",
+        "optim.ema=0.9",
+        "machine.threads=1",
+    )
+
+
+@pytest.fixture(scope="session")
+def timm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One step of one of timm's models, one that is built for an image size."""
+    return train_digits(
+        tmp_path_factory.mktemp("timm") / "run",
+        "model.name=test_vit",
+        "data.image_size=32",
+        "train.length=1st",
+        "machine.threads=1",
+    )

@@ -1,0 +1,95 @@
+"""Whoever has no key, an old version or nonsense to say is refused and counted, and training does not notice."""
+
+import socket
+import struct
+from dataclasses import replace
+
+import pytest
+import torch
+import zmq
+
+from phalanx.exchange.pserver.wire import Header, Kind, Refused, Seal, as_json, from_json
+from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, Task, exchange_of, local, model, until
+
+
+def dealer(address: str) -> "zmq.Socket[bytes]":
+    stranger = zmq.Context.instance().socket(zmq.DEALER)
+    stranger.setsockopt(zmq.LINGER, 1000)
+    stranger.connect(address)
+    return stranger
+
+
+@pytest.mark.parametrize("job", [(1, 1, "tcp")], indirect=True)
+def test_strangers_are_refused_and_training_is_unharmed(job: JobOfProcesses) -> None:
+    job.start_worker(0, steps=50, pause_s=0.03)
+    until(lambda: len(job.steps("trainer-0")) > 2)
+    address = job.addresses[0]
+    host, port = address.removeprefix("tcp://").split(":")
+
+    with socket.create_connection((host, int(port))) as raw:  # does not even speak zmq
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 50)
+    with socket.create_connection((host, int(port))) as raw:  # does, and announces a frame of 2^62 bytes
+        raw.sendall(b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00NULL" + bytes(48))
+        raw.sendall(b"\x04\x26\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00")
+        raw.sendall(b"\x02" + struct.pack(">Q", 1 << 62) + b"x" * 1000)
+
+    stranger, ours, theirs = dealer(address), Seal(KEY), Seal("guessed")
+    push = Header(Kind.PUSH, worker=0, incarnation=5, sequence=10**6, step=3, present=1, length=64)
+    good = ours.pack(push)
+    stranger.send(b"garbage")
+    stranger.send_multipart([b"too", b"many", b"frames"])
+    stranger.send(good[:4] + b"\x63" + good[5:])  # version 99
+    stranger.send(theirs.pack(push))  # wrong key
+    stranger.send(good[:20] + b"\xff" + good[21:])  # changed on the way
+    stranger.send_multipart([ours.pack(replace(push, length=1 << 60)), b"short"])
+    stranger.send_multipart([ours.pack(replace(push, length=5, checksum=1)), b"short"])
+    stranger.send(good)  # the right key, but it never joined
+    stranger.send_multipart(ours.frames(Header(Kind.JOIN, worker=0), as_json({"nonce": "recorded earlier"})))
+    stranger.close()
+    net, _ = local(50)
+    job.join()
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, job.weights()[name]), name
+    refused = {"garbage": 2, "version": 1, "key": 2, "length": 1, "checksum": 1, "stranger": 1, "replay": 1}
+    assert job.log(0)[-1]["refused"] == refused
+
+
+@pytest.mark.parametrize("job", [(1, 2, "tcp")], indirect=True)
+def test_a_member_with_broken_messages_is_refused_too(job: JobOfProcesses) -> None:
+    job.start_worker(0, mode="async", steps=30, pause_s=0.02)
+    bad = exchange_of(Task(job.role("trainer", 1), job.folder / "bad", mode="async"), model())
+    link = bad._links[0]
+    push = Header(Kind.PUSH, 1, link.incarnation, 1, 0, slice=0, present=1, length=64)
+    link.send(replace(push, slice=999))
+    link.send(push)  # a slice has another length
+    link.send(replace(push, incarnation=link.incarnation + 1))
+    link.send(replace(push, kind=Kind.WELCOME))
+    bad.close()
+    job.join()
+    assert job.steps("trainer-0") == list(range(30))
+    assert job.log(0)[-1]["refused"] == {"slice": 1, "length": 1, "incarnation": 1, "kind": 1}
+
+
+@pytest.mark.parametrize("job", [(1, 2, "ipc")], indirect=True)
+def test_workers_of_another_job_are_told_why(job: JobOfProcesses) -> None:
+    job.start_worker(0, steps=10_000)
+    until(lambda: job.lines("trainer-0"))
+    other = job.start_worker(1, optim=("lr=0.5",))
+    other.join(20)
+    error = job.lines("trainer-1")[-1]["error"]
+    assert "cannot join" in error
+    assert "optim" in error
+
+
+def test_headers_survive_the_wire_and_json_is_checked() -> None:
+    seal = Seal(KEY)
+    header = Header(Kind.PUSH, 3, 2**63, 7, -1, 5, 32, 2, 2**64 - 1, 9, 0.125, 4)
+    frames = seal.frames(header, b"0123456789")
+    assert seal.unpack(frames[0], frames[1]) == replace(header, length=10, checksum=frames_checksum(frames[1]))
+    with pytest.raises(Refused, match="garbage"):
+        from_json(b"[1]")
+
+
+def frames_checksum(payload: memoryview | bytes) -> int:
+    words = int.from_bytes(payload[:8], "little") + int.from_bytes(payload[8:], "little")
+    return words + len(payload)

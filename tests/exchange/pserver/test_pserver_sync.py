@@ -1,0 +1,76 @@
+"""sync: the result of local training, whatever the number of servers and workers and the way that bytes travel."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.exchange.pserver.pserver_jobs import SCHEDULE, JobOfProcesses, Weights, local
+
+ADAMW = ("name=adamw", "lr=0.01", "weight_decay=0.1", "decay_norm_and_bias=false")
+
+
+def assert_equal(weights: Weights, net: nn.Module) -> None:
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, weights[name]), name
+
+
+@pytest.mark.parametrize("job", [(1, 1, "ipc"), (2, 1, "tcp"), (3, 1, "ipc")], indirect=True)
+def test_one_worker_equals_local_training_bit_for_bit(job: JobOfProcesses) -> None:
+    job.start_worker(0)
+    net, exchange = local(50)
+    job.join()
+    assert_equal(job.weights(), net)
+    tensors, scalars = exchange.state()
+    saved, told = job.state()
+    assert saved.keys() == tensors.keys()
+    assert all(torch.equal(saved[name], tensors[name]) for name in tensors)
+    assert told == scalars
+    rates = [line["lr"] for line in job.lines("trainer-0") if "lr" in line]
+    assert rates == [SCHEDULE(step) for step in range(50)]
+    for server in range(job.num_servers):
+        updates = [line for line in job.log(server) if line["kind"] == "update"]
+        assert [(line["step"], line["rate"], line["gradients"]) for line in updates] == [
+            (step, SCHEDULE(step), 1) for step in range(50)
+        ]
+
+
+@pytest.mark.parametrize("job", [(2, 1, "tcp")], indirect=True)
+def test_without_shared_memory_and_with_every_push_sent_twice(job: JobOfProcesses) -> None:
+    job.start_worker(0, remote=True, twice=True, optim=ADAMW)
+    net, _ = local(50, ADAMW)
+    job.join()
+    assert_equal(job.weights(), net)
+    assert not any(line["shared_memory"] for line in job.log(0) if line["kind"] == "join")
+    assert sum(job.log(server)[-1]["duplicates"] for server in range(2)) > 50
+
+
+@pytest.mark.parametrize("job", [(2, 2, "ipc"), (1, 2, "tcp")], indirect=True)
+def test_two_workers_equal_local_training_with_two_micro_batches(job: JobOfProcesses) -> None:
+    remote = job.transport == "tcp"
+    for rank in range(2):
+        job.start_worker(rank, twice=rank == 0, remote=remote)
+    net, _ = local(50, accumulate=2)
+    job.join()
+    for name, value in net.named_parameters():
+        mine = job.weights(0)[name]
+        torch.testing.assert_close(mine, value.detach(), rtol=1e-5, atol=1e-6)
+        assert torch.equal(mine, job.weights(1)[name])
+    for name, value in job.weights(0).items():  # settled: statistics are averaged
+        assert torch.equal(value, job.weights(1)[name]), name
+    assert job.lines("trainer-0")[-1]["counted"] == [2.0, 1.0]
+    updates = [line for line in job.log(0) if line["kind"] == "update"]
+    assert [line["step"] for line in updates] == list(range(50))
+    assert {line["gradients"] for line in updates} == {2}  # the twice-sent ones count once
+
+
+@pytest.mark.parametrize("job", [(1, 2, "ipc")], indirect=True)
+def test_a_lost_worker_ends_the_job_with_a_clear_message(job: JobOfProcesses) -> None:
+    job.start_worker(0, steps=10_000)
+    victim = job.start_worker(1, steps=10_000, pause_s=0.05)
+    from pserver_jobs import until
+
+    until(lambda: len(job.steps("trainer-1")) > 3)
+    victim.kill()
+    job.join(10)
+    assert "worker 1 is gone: its process ended" in job.lines("trainer-0")[-1]["error"]
+    assert "--resume" in job.lines("trainer-0")[-1]["error"]

@@ -1,0 +1,145 @@
+"""Going distributed does not change what is learned, and a job ends as one. Real processes throughout."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from phalanx import checkpoint
+from phalanx.observe.events import read_events
+
+# 360 training digits would divide by too much; 1,442 do not divide by 96, and the last batch is uneven over 4.
+SMALL = ["digits", "model.name=wrn10_1", "train.length=2ep", "checkpoint.every=5st", "train.log_every=5"]
+SMALL += ["optim.lr=0.05", "schedule.warmup=4st", "machine.threads=1", "--global-batch-size", "96"]
+
+
+def command(out: Path, *settings: str) -> list[str]:
+    return [sys.executable, "-m", "phalanx", "train", *SMALL, *settings, "--out", str(out)]
+
+
+def train(out: Path, *settings: str) -> str:
+    done = subprocess.run(command(out, *settings), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.load_newest(out / "checkpoints")[0].tensors["model"]
+
+
+def largest_relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    learned = [name for name in one if "running" not in name and "num_batches" not in name]
+    return max(float((one[name] - other[name]).norm() / one[name].norm().clamp_min(1e-12)) for name in learned)
+
+
+def processes_of(out: Path) -> list[int]:
+    """Processes with this run's folder in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if str(out).encode() in words and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def until(true: object, *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("local") / "run"
+    train(out)
+    return out
+
+
+def test_one_collective_worker_is_local_bit_for_bit(local: Path, tmp_path: Path) -> None:
+    train(tmp_path / "run", "--update-method", "collective")
+    one, other = weights(local), weights(tmp_path / "run")
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers_are_accumulated_micro_batches(tmp_path: Path, workers: int) -> None:
+    # 101 samples in batches of 24: the last of an epoch has five, so that of four workers two have none. The rate is
+    # small because training amplifies rounding: at 0.05 the difference grows threefold a step, whoever adds.
+    odd = ["data.source=synthetic", "data.synthetic={samples: 101, val_samples: 35, classes: 7, size: 16, channels: 1}"]
+    odd += ["train.length=2ep", "optim.lr=0.005", "--global-batch-size", "24", "train.log_every=3"]
+    train(tmp_path / "local", *odd, f"optim.accumulate={workers}")
+    train(tmp_path / "many", *odd, "--update-method", "collective", "--workers", str(workers))
+    assert largest_relative_difference(weights(tmp_path / "local"), weights(tmp_path / "many")) < 1e-5
+    events = read_events(tmp_path / "many")
+    assert {len(record["ranks"]) for record in events if record["kind"] == "step"} == {workers}
+    assert [record["samples"] for record in events if record["kind"] == "epoch"] == [101, 101]
+    assert {record["samples"] for record in events if record["kind"] == "eval"} == {35}
+    assert (tmp_path / "many" / "logs" / "trainer-1.log").stat().st_size > 0
+
+
+def test_torchrun_is_recognised(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = [*torchrun, "-m", "phalanx", "train", *SMALL, "train.length=6st", "--out", str(tmp_path / "run")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = [record for record in read_events(tmp_path / "run") if record["kind"] == "step"][-1]
+    assert len(last["ranks"]) == 2
+
+
+@pytest.mark.parametrize("victim", ["worker", "launcher"])
+def test_a_killed_part_ends_the_whole_job_and_resume_goes_on(tmp_path: Path, victim: str) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        command(out, "--update-method", "collective", "--workers", "2", "train.length=2000ep"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: checkpoint.latest_path(out / "checkpoints") is not None)
+    workers = [pid for pid in processes_of(out) if pid != process.pid]
+    assert len(workers) == 2
+    os.kill(max(workers) if victim == "worker" else process.pid, signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    until(lambda: not processes_of(out), seconds=15)
+    if victim == "worker":
+        assert "SIGKILL" in said
+        assert process.returncode == 1
+    resume = [sys.executable, "-m", "phalanx", "train", "--resume", str(out)]
+    newest = checkpoint.load_newest(out / "checkpoints")[0].state["training"]["step"]
+    done = subprocess.run([*resume, f"train.length={newest + 5}st"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"resumed at step {newest}" in done.stdout
+
+
+def test_ctrl_c_saves_once_and_the_resumed_job_equals_the_undisturbed(tmp_path: Path) -> None:
+    two = ["--update-method", "collective", "--workers", "2"]
+    train(tmp_path / "whole", *two)
+    out = tmp_path / "run"
+    process = subprocess.Popen(command(out, *two, "checkpoint.every=100%"), stdout=subprocess.PIPE, text=True)
+    until(lambda: (out / "log.txt").exists() and "step 5:" in (out / "log.txt").read_text())
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in said
+    assert not processes_of(out)
+    resume = [sys.executable, "-m", "phalanx", "train", "--resume", str(out)]
+    subprocess.run(resume, check=True, capture_output=True, timeout=120)
+    assert largest_relative_difference(weights(tmp_path / "whole"), weights(out)) == 0
+
+
+def test_a_batch_that_does_not_divide_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(command(tmp_path / "run", "--workers", "5"), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "try 95 or 100" in done.stdout + done.stderr

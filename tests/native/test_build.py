@@ -1,0 +1,84 @@
+"""Native code is compiled once, by anyone who comes first, and never required."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phalanx.native.build import Library, find_library, load_library, native_status
+
+ENCODE = """
+import torch
+from phalanx.exchange.compress.two_bit import TwoBitCodec
+from phalanx.native.build import native_status
+print(TwoBitCodec(0.5).encode(torch.tensor([1.0, -1.0])).tolist())
+print(native_status())
+"""
+
+
+def start(**environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", ENCODE], env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def find_afresh(name: str) -> Library:
+    return find_library.__wrapped__(name)
+
+
+def test_processes_that_start_together_share_one_library(tmp_path: Path) -> None:
+    outputs = [process.communicate()[0] for process in [start(XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]]
+    assert outputs[0] == outputs[1]
+    if "PyTorch" in outputs[0]:
+        pytest.skip(outputs[0])
+    left = sorted((tmp_path / "phalanx" / "native").iterdir())
+    assert [path.suffix for path in left] == [".so"]
+    assert str(left[0]) in outputs[0]
+
+
+def test_without_a_compiler_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    library = find_afresh("two_bit")
+    assert library.handle is None
+    assert "none of the compilers cc, gcc, clang is installed" in library.reason
+    assert "two_bit: PyTorch, which is slower" in native_status()
+
+
+def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "false")
+    assert "false refused two_bit.c" in find_afresh("two_bit").reason
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    assert "/nowhere/cc does not exist" in find_afresh("two_bit").reason
+
+
+def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    library = find_afresh("two_bit")
+    assert library.handle is None
+    assert "XDG_CACHE_HOME" in library.reason
+
+
+def test_half_a_file_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if find_afresh("top_k").handle is None:
+        pytest.skip(find_afresh("top_k").reason)
+    (made,) = (tmp_path / "phalanx" / "native").glob("*.so")
+    made.unlink()  # not written over: this process has it mapped
+    made.write_bytes(b"\x7fELF")
+    assert find_afresh("top_k").handle is not None
+
+
+def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_NATIVE", "0")
+    assert find_afresh("two_bit") == Library(None, "PyTorch (PHALANX_NATIVE=0)")
+
+
+def test_a_source_that_does_not_exist_is_our_mistake() -> None:
+    with pytest.raises(FileNotFoundError, match=r"no nothing\.c"):
+        load_library("nothing")
