@@ -8,7 +8,10 @@ from rich.console import Console
 
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.openmp import let_idle_threads_sleep
 from phalanx.request import Request
+
+let_idle_threads_sleep()  # before any test imports torch: tests share the cores
 
 
 def train_digits(out: Path, *settings: str) -> Path:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from phalanx import __version__
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+from phalanx.openmp import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     from phalanx.config.resolve import Layer
@@ -33,6 +34,7 @@ Checkpointed = Annotated[Path, typer.Argument(help="a run's folder (its best che
 
 def main() -> NoReturn:
     """The entry point: errors a user can mend are printed without a traceback."""
+    let_idle_threads_sleep()
     try:
         app(args=_resume_without_value(sys.argv[1:]), prog_name="phalanx", standalone_mode=True)
     except UserError as error:

@@ -11,6 +11,7 @@ import torch
 
 from phalanx.config.schema import MachineConfig
 from phalanx.errors import UserError
+from phalanx.openmp import waiting
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -83,6 +84,7 @@ def choose(config: MachineConfig, workers_here: int = 1) -> Settings:
             "precision": precision,
             "channels_last": layout,
             "threads": threads,
+            "idle threads": Decision(*waiting()),
             "allocator": _allocator_decision(config.allocator, device.value),
             "compile": compiled,
             "deterministic": deterministic,

@@ -46,7 +46,7 @@ def decoded(codec: Codec, payload: Tensor, numel: int) -> Tensor:
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    return one.view(torch.uint8).tolist() == other.view(torch.uint8).tolist()
+    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
 
 
 # --- 2bit -----------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_two_bit_bytes_by_hand(native: bool) -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=st.lists(st.lists(FINITE, min_size=37, max_size=37), min_size=1, max_size=4), t=st.floats(1e-3, 1e3))
 def test_two_bit_equals_the_reference(native: bool, steps: list[list[float]], t: float) -> None:
     codec, residual, expected_residual = TwoBitCodec(t, native=native), torch.zeros(37), [0.0] * 37
@@ -93,7 +93,7 @@ def test_two_bit_equals_the_reference(native: bool, steps: list[list[float]], t:
         assert residual.tolist() == expected_residual
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     steps=st.lists(st.lists(st.integers(-(2**12), 2**12), min_size=21, max_size=21), min_size=1, max_size=20),
     t=st.integers(1, 2**10),
@@ -116,6 +116,13 @@ def test_two_bit_relative_to_the_rms() -> None:
     assert residual.tolist() == [0.0, 4.0, 0.0, 0.0]
 
 
+def test_two_bit_of_the_largest_gradients() -> None:
+    codec, residual = TwoBitCodec(rms_factor=1e30), torch.zeros(3)
+    payload = codec.encode(torch.tensor([1e18, -1e18, 1.0]), residual)
+    assert decoded(codec, payload, 3).tolist() == [0.0] * 3
+    assert residual[0] == torch.tensor(1e18)
+
+
 # --- 1bit, topk, casts ----------------------------------------------------------------------------------------------
 
 
@@ -131,7 +138,7 @@ def test_one_bit_by_hand(native: bool) -> None:
     torch.testing.assert_close(residual, gradient - decoded(codec, payload, 9), rtol=0, atol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(values=st.lists(st.sampled_from([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.5, 3.0]), min_size=1, max_size=60))
 def test_top_k_equals_a_sort(values: list[float]) -> None:
     """Many ties; the reference sorts by magnitude and then by place."""

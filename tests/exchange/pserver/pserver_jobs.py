@@ -19,7 +19,7 @@ from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share, Work, epoch_work
 from phalanx.errors import UserError
-from phalanx.exchange.base import Exchange
+from phalanx.exchange.base import Applied, Exchange
 from phalanx.exchange.local import LocalExchange
 from phalanx.exchange.pserver import memory
 from phalanx.exchange.pserver.client import PserverExchange
@@ -53,6 +53,7 @@ class Task:
     timeout_s: float = 20.0
     damping: bool = False
     twice: bool = False  # send every push two times
+    compress: str = "none"
     pause_s: float = 0.0  # per step
     remote: bool = False  # as on another machine: no shared memory
     load: tuple[Path, Path, dict[str, Any]] | None = None  # weights, state and its scalars to start from
@@ -90,7 +91,7 @@ def work(share: Share, start: int, steps: int) -> Iterator[tuple[int, Work]]:
             step += 1
 
 
-def train_step(exchange: Exchange, each: Work, step: int, images: Tensor, labels: Tensor) -> float:
+def train_step(exchange: Exchange, each: Work, step: int, images: Tensor, labels: Tensor) -> Applied:
     """What engine.step does, without its engine."""
     filled = [indices for _, indices in each.micro if len(indices)]
     for indices in filled:
@@ -100,8 +101,7 @@ def train_step(exchange: Exchange, each: Work, step: int, images: Tensor, labels
             (loss * (len(chosen) / each.total)).backward()
     if not filled:
         exchange.abstain(images[:0])
-    applied = exchange.apply(step)
-    return applied.lr
+    return exchange.apply(step)
 
 
 def local(steps: int, settings: tuple[str, ...] = SGD, accumulate: int = 1) -> tuple[nn.Module, LocalExchange]:
@@ -118,7 +118,12 @@ def local(steps: int, settings: tuple[str, ...] = SGD, accumulate: int = 1) -> t
 
 def exchange_of(task: Task, net: nn.Module) -> PserverExchange:
     config = ExchangeConfig(
-        method="pserver", workers=task.role.world, mode=task.mode, damping=task.damping, timeout_s=task.timeout_s
+        method="pserver",
+        workers=task.role.world,
+        mode=task.mode,
+        damping=task.damping,
+        timeout_s=task.timeout_s,
+        compress=task.compress,
     )
     settings = optim(*task.optim, f"accumulate={task.accumulate}")
     return PserverExchange(net, no_decay_names(net), settings, SCHEDULE, config, task.role)
@@ -142,8 +147,8 @@ def worker(task: Task) -> None:
         told.write(json.dumps({"joined": exchange.joined_step, "pid": os.getpid()}) + "\n")
         data = samples()
         for step, each in work(exchange.share, start, task.steps):
-            lr = train_step(exchange, each, step, *data)
-            told.write(json.dumps({"step": step, "lr": lr}) + "\n")
+            applied = train_step(exchange, each, step, *data)
+            told.write(json.dumps({"step": step, "lr": applied.lr, "bytes_sent": applied.bytes_sent}) + "\n")
             time.sleep(task.pause_s)
         exchange.settle()
         tensors, scalars = exchange.state()

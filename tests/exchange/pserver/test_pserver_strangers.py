@@ -13,7 +13,7 @@ from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, Task, excha
 
 
 def dealer(address: str) -> "zmq.Socket[bytes]":
-    stranger = zmq.Context.instance().socket(zmq.DEALER)
+    stranger: zmq.Socket[bytes] = zmq.Context().socket(zmq.DEALER)
     stranger.setsockopt(zmq.LINGER, 1000)
     stranger.connect(address)
     return stranger

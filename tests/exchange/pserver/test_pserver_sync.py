@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.exchange.pserver.pserver_jobs import SCHEDULE, JobOfProcesses, Weights, local
+from tests.exchange.pserver.pserver_jobs import SCHEDULE, JobOfProcesses, Weights, local, until
 
 ADAMW = ("name=adamw", "lr=0.01", "weight_decay=0.1", "decay_norm_and_bias=false")
 
@@ -51,9 +51,9 @@ def test_two_workers_equal_local_training_with_two_micro_batches(job: JobOfProce
         job.start_worker(rank, twice=rank == 0, remote=remote)
     net, _ = local(50, accumulate=2)
     job.join()
-    for name, value in net.named_parameters():
+    for name, parameter in net.named_parameters():
         mine = job.weights(0)[name]
-        torch.testing.assert_close(mine, value.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(mine, parameter.detach(), rtol=1e-5, atol=1e-6)
         assert torch.equal(mine, job.weights(1)[name])
     for name, value in job.weights(0).items():  # settled: statistics are averaged
         assert torch.equal(value, job.weights(1)[name]), name
@@ -67,10 +67,45 @@ def test_two_workers_equal_local_training_with_two_micro_batches(job: JobOfProce
 def test_a_lost_worker_ends_the_job_with_a_clear_message(job: JobOfProcesses) -> None:
     job.start_worker(0, steps=10_000)
     victim = job.start_worker(1, steps=10_000, pause_s=0.05)
-    from pserver_jobs import until
-
     until(lambda: len(job.steps("trainer-1")) > 3)
     victim.kill()
     job.join(10)
     assert "worker 1 is gone: its process ended" in job.lines("trainer-0")[-1]["error"]
     assert "--resume" in job.lines("trainer-0")[-1]["error"]
+
+
+def bf16_reference(steps: int) -> nn.Module:
+    """Two workers that round what they send to bf16 and remember the rest, in plain words."""
+    net = model()
+    params = dict(net.named_parameters())
+    update = Update(params, no_decay_names(net), optim(*SGD), SCHEDULE)
+    images, labels = samples()
+    rests = [{name: torch.zeros_like(param) for name, param in params.items()} for _ in range(2)]
+    for step, each in work(Share(accumulate=2), 0, steps):
+        total = {name: torch.zeros_like(param) for name, param in params.items()}
+        for rest, (_, indices) in zip(rests, each.micro, strict=True):
+            chosen = torch.from_numpy(indices)
+            if len(chosen):
+                loss = F.cross_entropy(net(images[chosen]), labels[chosen]) * (len(chosen) / each.total)
+                for name, gradient in zip(params, torch.autograd.grad(loss, list(params.values())), strict=True):
+                    rest[name] += gradient
+                    sent = rest[name].bfloat16().float()
+                    rest[name] -= sent
+                    total[name] += sent
+        for name, param in params.items():
+            param.grad = total[name]
+        update(step)
+    return net
+
+
+@pytest.mark.parametrize("job", [(2, 2, "ipc"), (1, 2, "tcp")], indirect=True)
+def test_compressed_gradients_are_those_of_a_plain_reference(job: JobOfProcesses) -> None:
+    for rank in range(2):
+        job.start_worker(rank, compress="bf16", remote=job.transport == "tcp", steps=30)
+    net = bf16_reference(30)
+    job.join()
+    for name, parameter in net.named_parameters():
+        assert torch.equal(job.weights(0)[name], parameter.detach()), name
+    sent = [line["bytes_sent"] for line in job.lines("trainer-0") if "bytes_sent" in line]
+    values = sum(parameter.numel() for parameter in net.parameters())
+    assert 2 * values < sent[-1] < 2.6 * values

@@ -47,17 +47,16 @@ class Codec(ABC):
         self._check_size(payload, gradient)
         if gradient.numel() == 0:
             return payload.zero_()
-        if self.keeps_residual and residual is None:
-            residual = torch.zeros_like(gradient)
-        if residual is not None:
-            _check_flat(residual)
-            if residual.numel() != gradient.numel():
-                raise ValueError(f"a residual of {residual.numel()} values for a gradient of {gradient.numel()}")
-        self._write(gradient, residual if residual is not None else gradient, payload)
+        if residual is None:
+            residual = torch.zeros_like(gradient) if self.keeps_residual else gradient  # the latter is not looked at
+        _check_flat(residual)
+        if residual.numel() != gradient.numel():
+            raise ValueError(f"a residual of {residual.numel()} values for a gradient of {gradient.numel()}")
+        self._write(gradient, residual, payload)
         return payload
 
     def decode(self, payload: Tensor, out: Tensor) -> None:
-        """Overwrite `out`, flat float32, with what a payload holds."""
+        """Overwrite `out`, flat float32, with what a payload holds; it begins at a multiple of 4 in its storage."""
         self._decode(payload, out, add=False)
 
     def decode_add(self, payload: Tensor, out: Tensor) -> None:

@@ -13,6 +13,7 @@ EXAMPLES = "none, fp16, bf16, 2bit, 2bit:0.001, 2bit:rms:2, 1bit, topk:0.01, pow
 # MXNet's default of 0.5 is for gradients summed over a batch. Ours are means, hundreds of times smaller and different
 # in each layer, so that a fixed number would keep most layers silent: without a number the threshold follows the RMS.
 DEFAULT_RMS_FACTOR = 2.0
+THRESHOLDS = 1e-30, 1e30  # it travels as float32, which ends not far beyond
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class CompressionSpec:
 
     def __str__(self) -> str:
         if self.rms_factor is not None:
-            return f"{self.kind}:rms:{self.rms_factor:g}"
-        numbers = [f"{number:g}" for number in (self.threshold, self.ratio, self.rank) if number is not None]
+            return f"{self.kind}:rms:{self.rms_factor}"
+        numbers = [str(number) for number in (self.threshold, self.ratio, self.rank) if number is not None]
         return ":".join([self.kind, *numbers])
 
 
@@ -73,6 +74,12 @@ def _two_bit(text: str, value: str) -> CompressionSpec:
             f"compression {text!r}: the threshold must be above 0",
             why="a gradient is sent as -threshold, 0 or +threshold; with nothing to send, nothing would be learned",
             remedy="2bit:0.001 is absolute, 2bit:rms:2 is twice the gradient's root mean square",
+        )
+    if not THRESHOLDS[0] <= number <= THRESHOLDS[1]:
+        raise UserError(
+            f"compression {text!r}: the threshold must be between {THRESHOLDS[0]:g} and {THRESHOLDS[1]:g}",
+            why="no gradient is of such a size, and float32 would make 0 or infinity of it",
+            remedy="2bit chooses the threshold by itself",
         )
     return CompressionSpec("2bit", rms_factor=number) if relative else CompressionSpec("2bit", threshold=number)
 

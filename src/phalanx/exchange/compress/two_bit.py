@@ -72,7 +72,7 @@ class TwoBitCodec(Codec):
         else:
             assert self._rms_factor is not None
             wanted = self._rms_factor * norm / math.sqrt(numel)
-        return _as_float32(wanted)
+        return _as_float32(min(wanted, torch.finfo(torch.float32).max))
 
 
 def _as_float32(value: float) -> float:

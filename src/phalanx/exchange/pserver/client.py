@@ -15,6 +15,7 @@ from phalanx.data.order import Share
 from phalanx.errors import UserError
 from phalanx.exchange.base import Applied
 from phalanx.exchange.pserver import state as states
+from phalanx.exchange.pserver.compressor import Compressor
 from phalanx.exchange.pserver.job import describe
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.reduce import Numbers, Topic
@@ -65,7 +66,8 @@ class PserverExchange:
         self._pieces = {
             each.number: [part_of(self._params[piece.name].detach(), piece) for piece in each.pieces] for each in slices
         }
-        self._outboxes = {each.number: views(self._link(each).outbox(each), each, self._job.layouts) for each in slices}
+        self._outboxes = {each.number: self._views(each, self._link(each).outbox(each)) for each in slices}
+        self._compressor = Compressor(self._job) if self._job.codec() is not None else None
         self._versions = {each.number: 0 for each in slices}
         self._begun = False
         self._round = 1
@@ -128,7 +130,7 @@ class PserverExchange:
         if self._pushed:
             raise AssertionError("gradients have left already: loss scaling needs overlap=False")
         for each in self._job.slices:
-            self._send_push(each, Kind.VOID, present=0)
+            self._send_push(each, Kind.VOID)
         self._collect()
 
     def _watch_backward(self) -> list[torch.utils.hooks.RemovableHandle]:
@@ -155,19 +157,21 @@ class PserverExchange:
     @torch.no_grad()
     def _push(self, slice_: Slice) -> None:
         """Send a slice's gradient, with word of which pieces have one."""
-        present = 0
-        outbox, gradients = [], []
-        for bit, (piece, place) in enumerate(zip(slice_.pieces, self._outboxes[slice_.number], strict=True)):
-            gradient = self._params[piece.name].grad
-            if gradient is not None:
-                present |= 1 << bit
-                outbox.append(place)
-                gradients.append(part_of(like(self._job.layouts[piece.name], gradient), piece))
-        if gradients:
-            torch._foreach_copy_(outbox, gradients)
-        self._send_push(slice_, Kind.PUSH, present)
+        grads = [self._params[piece.name].grad for piece in slice_.pieces]
+        there = [
+            (bit, part_of(like(self._job.layouts[piece.name], grad), piece))
+            for bit, (piece, grad) in enumerate(zip(slice_.pieces, grads, strict=True))
+            if grad is not None
+        ]
+        length = slice_.bytes
+        if there and self._compressor is not None:
+            length = self._compressor.encode(slice_, there, self._link(slice_).outbox(slice_))
+        elif there:
+            outbox = self._outboxes[slice_.number]
+            torch._foreach_copy_([outbox[bit] for bit, _ in there], [gradient for _, gradient in there])
+        self._send_push(slice_, Kind.PUSH, sum(1 << bit for bit, _ in there), length)
 
-    def _send_push(self, slice_: Slice, kind: Kind, present: int) -> None:
+    def _send_push(self, slice_: Slice, kind: Kind, present: int = 0, length: int = 0) -> None:
         link = self._link(slice_)
         header = Header(
             kind,
@@ -179,6 +183,7 @@ class PserverExchange:
             samples=self._samples,
             present=present,
             version=self._versions[slice_.number],
+            length=length if present else 0,
         )
         self._pushed[slice_.number] = header
         self._dispatch(slice_, header)
@@ -234,7 +239,7 @@ class PserverExchange:
             for each in self._job.slices:
                 link = self._link(each)
                 torch._foreach_copy_(self._outboxes[each.number], self._pieces[each.number])
-                link.request_slice(link.header(Kind.VALUES, each.number), each)
+                link.request_slice(link.header(Kind.VALUES, each.number, each.bytes), each)
             self._filled = True
         self._pull()
 
@@ -247,7 +252,7 @@ class PserverExchange:
     @torch.no_grad()
     def _take(self, slice_: Slice, header: Header, payload: Any) -> None:
         values = self._link(slice_).inbox(slice_, payload, self._still)
-        torch._foreach_copy_(self._pieces[slice_.number], views(values, slice_, self._job.layouts))
+        torch._foreach_copy_(self._pieces[slice_.number], self._views(slice_, values))
         self._versions[slice_.number] = header.version
 
     # Things that all workers decide or sum together
@@ -314,6 +319,9 @@ class PserverExchange:
             link.close()
         self._links = []
         self._context.term()
+
+    def _views(self, slice_: Slice, memory: Tensor) -> list[Tensor]:
+        return views(memory.view(torch.float32), slice_, self._job.layouts)
 
     def _link(self, slice_: Slice) -> Link:
         return self._links[slice_.server]

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.errors import UserError
+from phalanx.exchange.compress.codec import Codec
+from phalanx.exchange.compress.codecs import make_codec
+from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
 from phalanx.exchange.pserver.wire import MAX_MESSAGE_BYTES, Refused
 from phalanx.launch.role import Role
@@ -24,6 +27,7 @@ class Job:
     mode: str
     damping: bool
     timeout_s: float
+    compress: str  # of gradients on their way to the servers; parameters come back as they are
     optim: OptimConfig
     schedule: Schedule
     layouts: dict[str, Layout] = field(repr=False)
@@ -36,6 +40,7 @@ class Job:
             "mode": self.mode,
             "damping": self.damping,
             "timeout_s": self.timeout_s,
+            "compress": self.compress,
             "optim": self.optim.model_dump(mode="json"),
             "schedule": asdict(self.schedule),
             "layouts": {name: [list(layout.shape), list(layout.stride)] for name, layout in self.layouts.items()},
@@ -51,6 +56,7 @@ class Job:
                 mode=str(told["mode"]),
                 damping=bool(told["damping"]),
                 timeout_s=float(told["timeout_s"]),
+                compress=str(told["compress"]),
                 optim=OptimConfig.model_validate(told["optim"]),
                 schedule=Schedule(**{**told["schedule"], "milestones": tuple(told["schedule"]["milestones"])}),
                 layouts={
@@ -61,6 +67,11 @@ class Job:
             )
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise Refused("job") from error
+
+    def codec(self) -> Codec | None:
+        """What compresses a slice's gradient; None where it travels as it is."""
+        spec = parse_compression(self.compress)
+        return None if spec.kind == "none" else make_codec(spec)
 
     def slices_of(self, server: int) -> list[Slice]:
         return [each for each in self.slices if each.server == server]
@@ -107,6 +118,7 @@ def describe(
         mode=exchange.mode,
         damping=exchange.damping,
         timeout_s=exchange.timeout_s,
+        compress=exchange.compress,
         optim=optim,
         schedule=schedule,
         layouts={name: Layout.of(param) for name, param in params.items()},

@@ -84,8 +84,9 @@ class Link:
         return welcome
 
     def outbox(self, slice_: Slice) -> Tensor:
-        """Where a slice's gradient (or its values) is put before it is sent."""
-        return self._area.floats(self._places[slice_.number], slice_.bytes)
+        """Where a slice's gradient (or its values) is put before it is sent, as bytes."""
+        start = self._places[slice_.number]
+        return self._area.bytes[start : start + slice_.bytes]
 
     def inbox(self, slice_: Slice, payload: Any, still: bool) -> Tensor:
         """Where a slice's parameters are, after an answer that brings them."""
@@ -96,12 +97,12 @@ class Link:
         if still and self._parameters is not None:
             start = self._places[slice_.number]
             return self._parameters[start : start + slice_.bytes].view(torch.float32)
-        return self.outbox(slice_)
+        return self.outbox(slice_).view(torch.float32)
 
-    def header(self, kind: Kind, number: int = 0) -> Header:
+    def header(self, kind: Kind, number: int = 0, length: int = 0) -> Header:
         """The header of a request, with a sequence number of its own."""
         self._sequence += 1
-        return Header(kind, self.rank, self.incarnation, self._sequence, slice=number)
+        return Header(kind, self.rank, self.incarnation, self._sequence, slice=number, length=length)
 
     def send(self, header: Header, payload: memoryview | bytes | None = None) -> None:
         frames = self._seal.frames(header, payload)
@@ -109,12 +110,12 @@ class Link:
         self.socket.send_multipart(frames, copy=False)
 
     def send_slice(self, header: Header, slice_: Slice) -> None:
-        """Send what lies in the slice's outbox: a note where memory is shared, the bytes otherwise."""
+        """Send `header.length` bytes of the slice's outbox: a note where memory is shared, the bytes otherwise."""
         if self.shared:
-            self.bytes_sent += slice_.bytes
-            self.send(replace(header, length=slice_.bytes))
+            self.bytes_sent += header.length
+            self.send(header)
         else:
-            self.send(header, memory.raw(self.outbox(slice_)))
+            self.send(header, memory.raw(self.outbox(slice_)[: header.length]))
 
     def receive(self) -> Answer | None:
         """The next answer, if one is there. Raises what the server reports."""

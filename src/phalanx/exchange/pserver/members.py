@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from phalanx.exchange.pserver.memory import TOKEN_BYTES, Watch
@@ -24,14 +23,16 @@ class Member:
     shared: bool
     watch: Watch | None
     places: dict[int, int]
-    gradients: dict[int, list[Tensor]] = field(default_factory=dict)  # by slice: its pieces, as views of the area
+    decoded: dict[int, Tensor] = field(default_factory=dict)  # by slice: its gradient, flat
+    gradients: dict[int, list[Tensor]] = field(default_factory=dict)  # by slice: the same, by piece
     heard: float = field(default_factory=time.monotonic)
     reducing: Header = field(default_factory=lambda: Header(Kind.REDUCE))  # the last sum it asked for
     reduced: tuple[Header, bytes] | None = None  # the last sum it got, in case it asks again
 
     def slot(self, slice_: Slice) -> Tensor:
+        """The slice's place in the worker's area, as bytes."""
         start = self.places[slice_.number]
-        return self.area[start : start + slice_.bytes].view(torch.float32)
+        return self.area[start : start + slice_.bytes]
 
 
 class Members:

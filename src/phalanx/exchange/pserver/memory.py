@@ -20,9 +20,6 @@ class Area:
     bytes: Tensor
     address: dict[str, Any] | None
 
-    def floats(self, start: int, num_bytes: int) -> Tensor:
-        return self.bytes[start : start + num_bytes].view(torch.float32)
-
 
 def raw(tensor: Tensor) -> memoryview:
     """A tensor's bytes, without a copy."""

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 import zmq
+from torch import Tensor
 
 from phalanx.errors import UserError
+from phalanx.exchange.compress.codec import BadPayload, Codec
 from phalanx.exchange.pserver import memory
 from phalanx.exchange.pserver.held import Held
 from phalanx.exchange.pserver.job import Job
@@ -31,6 +33,7 @@ class Server:
         self._socket, self._number, self._seal, self._journal = socket, number, seal, journal
         self._job: Job | None = None
         self._policy: Policy = make_policy("sync", 1, damping=False)
+        self._codec: Codec | None = None
         self._held: dict[int, Held] = {}
         self._area = memory.create(memory.TOKEN_BYTES)
         self._reduces = Reduces()
@@ -121,7 +124,10 @@ class Server:
         area = shared if shared is not None else torch.zeros(size, dtype=torch.uint8)
         member = Member(rank, header.incarnation, identity, area, shared is not None, watch, places)
         for held in self._held.values():
-            member.gradients[held.slice.number] = views(member.slot(held.slice), held.slice, job.layouts)
+            # Plain gradients are used where they arrive; compressed ones are decoded to a place of their own.
+            flat = member.slot(held.slice).view(torch.float32) if self._codec is None else torch.zeros(held.slice.span)
+            member.decoded[held.slice.number] = flat
+            member.gradients[held.slice.number] = views(flat, held.slice, job.layouts)
             if rejoined:
                 held.clocks[rank] = step
         self.members.add(member)
@@ -136,8 +142,9 @@ class Server:
         places, size = places_of(mine)
         self._area = memory.create(size)
         for each in mine:
-            params = self._area.floats(places[each.number], each.bytes)
+            params = self._area.bytes[places[each.number] : places[each.number] + each.bytes].view(torch.float32)
             self._held[each.number] = Held(each, params, job.layouts, set(job.exempt), job.optim, job.schedule)
+        self._codec = job.codec()
         self._policy = make_policy(job.mode, job.world, job.damping)
         self._job, self._configured = job, time.monotonic()
         self.members.live = set(range(job.world))
@@ -202,20 +209,38 @@ class Server:
             return self._ask(member, header, payload)
         gradients: list[Any] = [None] * len(held.slice.pieces)
         if header.present and header.kind is Kind.PUSH:
-            self._receive(member, held, header, payload)
-            there = member.gradients[header.slice]
+            there = self._gradients(member, held, header, payload)
             gradients = [each if header.present >> bit & 1 else None for bit, each in enumerate(there)]
         void = header.kind is Kind.VOID
         held.arrive(Push(member.rank, header.sequence, header.step, header.version, gradients, void))
         self._reached = max(self._reached, header.step + 1)
         return self._advance(held)
 
-    def _receive(self, member: Member, held: Held, header: Header, payload: Payload) -> None:
-        """A slice's bytes into the worker's slot, unless they are there already."""
-        if header.length != held.slice.bytes or (payload is None and not member.shared):
+    def _gradients(self, member: Member, held: Held, header: Header, payload: Payload) -> list[Tensor]:
+        """A push's gradient by piece, decoded; without a copy where it is plain."""
+        sent = self._received(member, held, header, payload)
+        flat = member.decoded[header.slice]
+        if self._codec is not None:
+            try:
+                self._codec.decode(sent, flat)
+            except BadPayload as error:
+                raise Refused("payload") from error
+        elif payload is not None:
+            if sent.data_ptr() % 4 == 0 and self._job is not None:
+                return views(sent.view(torch.float32), held.slice, self._job.layouts)
+            flat.view(torch.uint8).copy_(sent)  # zmq puts small messages anywhere
+        return member.gradients[header.slice]
+
+    def _received(self, member: Member, held: Held, header: Header, payload: Payload) -> Tensor:
+        """The bytes of a message: those that came with it, or those in the worker's slot."""
+        expected = held.slice.bytes
+        if self._codec is not None and header.kind is Kind.PUSH:
+            expected = self._codec.wire_bytes(held.slice.span)
+        if header.length != expected or (payload is None and not member.shared):
             raise Refused("length")
         if payload is not None:
-            member.slot(held.slice).copy_(torch.frombuffer(payload, dtype=torch.float32))
+            return torch.frombuffer(payload, dtype=torch.uint8)
+        return member.slot(held.slice)[:expected]
 
     def _advance(self, held: Held) -> None:
         """Apply what is due, then answer whoever may go on."""
@@ -228,6 +253,8 @@ class Server:
                 )
             held.apply(pushes, self._policy)
             self._journal.applied(pushes, len(self._held), together=self._policy.still)
+            for push in pushes:
+                push.gradients = []  # a push is remembered until the next one, its memory is not
         for push in list(held.applied.values()):
             if self._policy.may_go_on(push, held.clocks, self.members.live):
                 held.answered[push.rank] = held.applied.pop(push.rank)
@@ -254,7 +281,7 @@ class Server:
         if not member.shared:
             payload = memory.raw(values)
         elif not self._policy.still:
-            member.slot(held.slice).copy_(values)
+            member.slot(held.slice).copy_(values.view(torch.uint8))
         told = Header(
             *(header.kind, header.worker, header.incarnation, header.sequence, header.step, header.slice),
             staleness=staleness,
@@ -265,8 +292,7 @@ class Server:
 
     def _values(self, member: Member, header: Header, payload: Payload) -> None:
         held = self._slice(header)
-        self._receive(member, held, header, payload)
-        held.memory.copy_(member.slot(held.slice))
+        held.memory.view(torch.uint8).copy_(self._received(member, held, header, payload))
         held.filled = True
         self._send(member.identity, header.reply(Kind.DONE))
         waiting, self._pulls = self._pulls, []
