@@ -128,6 +128,11 @@ def train(
     if role is None and request.resolved.config.exchange.method != "local":
         raise typer.Exit(_launch(request))
     hold_lifeline()
+    if role is not None and role.kind == "server":
+        from phalanx.exchange.pserver.serve import serve
+
+        serve(role)
+        raise typer.Exit
 
     from phalanx.train import run
 

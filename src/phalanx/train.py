@@ -61,9 +61,11 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
     )
     if request.init_from is not None:
         initialize_from(request.init_from, state, identity, new_head=config.model.new_head)
-    exchange = make_exchange(config, model, _schedule(config, plan), role, settings.device)
+    exchange = make_exchange(config, model, _schedule(config, plan), role, settings)
     resumed = None
-    if request.resume is not None:
+    if exchange.joined_step is not None:
+        state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)
+    elif request.resume is not None:
         resumed = restore(request.resume.checkpoints, state, exchange, identity, plan)
     folder = request.resume or (RunFolder(role.run) if role.run else create_run(request.out, config.name))
     display = make_display(console)

@@ -224,6 +224,9 @@ class Trainer:
         tensors = {"model": state.model.state_dict(), "optimizer": optimizer}
         if state.ema is not None:
             tensors["ema"] = state.ema.model.state_dict()
+        residuals = self.exchange.residuals()
+        if residuals:
+            tensors["residuals"] = residuals
         numbers = state.numbers() | {
             "wall_s": self.wall_s(state),
             "epoch_totals": self._over_workers(state.epoch_totals).saved(),

@@ -25,6 +25,7 @@ def restore(folder: Path, state: TrainState, exchange: Exchange, identity: Ident
     if state.ema is not None:
         load_weights(state.ema.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
     exchange.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
+    exchange.load_residuals(loaded.tensors.get("residuals", {}))
     state.restore(loaded.state["training"])
     if exchange.share.rank > 0:  # the saved sums are of all workers: one of them goes on with them
         state.epoch_totals, state.interval = Totals(), Totals()

@@ -88,6 +88,12 @@ class TrainState:
         if batch.last:
             self.epoch, self.start = self.epoch + 1, 0
 
+    def move_to(self, step: int, steps_per_epoch: int, samples_per_step: int) -> None:
+        """Stand before a step of a run, as a worker that joins it while it runs."""
+        self.step = self.evaluated_step = step
+        self.epoch, number = divmod(step, steps_per_epoch)
+        self.start = number * samples_per_step
+
     def numbers(self) -> dict[str, Any]:
         """Everything but tensors, as JSON."""
         return {

@@ -28,6 +28,7 @@ class Exchange(Protocol):
     """An update method. Its constructor gets the model, so that it can overlap with backward."""
 
     share: Share  # which part of each step's samples belongs to this worker
+    joined_step: int | None  # the step to go on with, where this worker comes into a job that is running
     lockstep: bool  # whether all workers take each step together, so that metrics can be summed step by step
 
     def forward(self, images: Tensor) -> Tensor:
@@ -67,6 +68,12 @@ class Exchange(Protocol):
         ...
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None: ...
+
+    def residuals(self) -> dict[str, Tensor]:
+        """What compression still owes, as `RANK/parameter`: of all workers on rank 0, anything elsewhere."""
+        ...
+
+    def load_residuals(self, tensors: Mapping[str, Tensor]) -> None: ...
 
     def close(self) -> None:
         """Take leave of the other workers."""

@@ -16,6 +16,7 @@ from phalanx.data.order import Share
 from phalanx.errors import UserError
 from phalanx.exchange.base import Applied
 from phalanx.exchange.compress.hooks import register
+from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.compress.spec import CompressionSpec
 from phalanx.launch.role import Role
 from phalanx.optim.update import Update
@@ -50,6 +51,7 @@ class CollectiveExchange:
     """DistributedDataParallel with our own hook: gradients arrive weighted by sample share, so they are summed."""
 
     lockstep = True
+    joined_step: int | None = None
 
     def __init__(
         self,
@@ -137,6 +139,23 @@ class CollectiveExchange:
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         self._update.load(tensors, scalars)
+
+    def residuals(self) -> dict[str, Tensor]:
+        mine = self._hook.tensors()
+        if not mine:
+            return {}
+        flat = torch.cat([tensor.flatten() for tensor in mine.values()])
+        rows = [torch.empty_like(flat) for _ in range(self.share.world)] if self.share.rank == 0 else None
+        with _peers_may_be_lost():
+            dist.gather(flat, rows)
+        return {
+            f"{rank}/{name}": part.view(mine[name].shape)
+            for rank, row in enumerate(rows or [])
+            for name, part in zip(mine, row.split([tensor.numel() for tensor in mine.values()]), strict=True)
+        }
+
+    def load_residuals(self, tensors: Mapping[str, Tensor]) -> None:
+        self._hook.load(residuals_of(tensors, self.share))
 
     def close(self) -> None:
         dist.destroy_process_group()

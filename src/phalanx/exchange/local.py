@@ -16,6 +16,7 @@ class LocalExchange:
     """The update happens here, on gradients made here."""
 
     lockstep = True
+    joined_step: int | None = None
 
     def __init__(self, model: nn.Module, update: Update, *, accumulate: int, clip_norm: float | None) -> None:
         self.share = Share(accumulate=accumulate)
@@ -57,6 +58,12 @@ class LocalExchange:
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         self._update.load(tensors, scalars)
+
+    def residuals(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_residuals(self, tensors: Mapping[str, Tensor]) -> None:
+        """Nothing is compressed here. What other modes owed is lost: less than a step's worth of gradient."""
 
     def close(self) -> None:
         """Nobody else is there."""

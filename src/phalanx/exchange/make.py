@@ -4,8 +4,10 @@ import torch
 from torch import nn
 
 from phalanx.config.schema import RunConfig
+from phalanx.engine.settings import Settings
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
+from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import LocalExchange
 from phalanx.launch.role import Role
 from phalanx.models.params import no_decay_names
@@ -13,25 +15,48 @@ from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
 
 
-def make_exchange(
-    config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, device: torch.device
-) -> Exchange:
+def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, settings: Settings) -> Exchange:
     """The update method that the configuration names, ready to use."""
-    method = config.exchange.method
-    named = {name: param for name, param in model.named_parameters() if param.requires_grad}
+    method, compress = config.exchange.method, parse_compression(config.exchange.compress)
     accumulate, clip_norm = config.optim.accumulate, config.optim.clip_norm
-    if method == "local" and config.exchange.compress != "none":
-        raise UserError(
-            "one worker has nothing to compress",
-            why=f"exchange.compress={config.exchange.compress} with exchange.method=local",
-            remedy="leave it out, or choose --update-method collective or pserver",
+    half = settings.dtype == torch.float16
+    _refuse_misfits(config, settings, half)
+    if method == "pserver":
+        from phalanx.exchange.pserver.client import PserverExchange
+
+        return PserverExchange(
+            model, no_decay_names(model), config.optim, schedule, config.exchange, role, overlap=not half
         )
+    named = {name: param for name, param in model.named_parameters() if param.requires_grad}
     update = Update(named, no_decay_names(model), config.optim, schedule)
     if method == "local":
         return LocalExchange(model, update, accumulate=accumulate, clip_norm=clip_norm)
     from phalanx.exchange.collective import CollectiveExchange, join_group
-    from phalanx.exchange.compress.spec import parse_compression
 
-    compression = parse_compression(config.exchange.compress)
-    join_group(role, device, config.exchange.timeout_s)
-    return CollectiveExchange(model, update, role, accumulate=accumulate, clip_norm=clip_norm, compression=compression)
+    join_group(role, settings.device, config.exchange.timeout_s)
+    if config.exchange.sync_bn:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return CollectiveExchange(model, update, role, accumulate=accumulate, clip_norm=clip_norm, compression=compress)
+
+
+def _refuse_misfits(config: RunConfig, settings: Settings, half: bool) -> None:
+    """Settings that cannot work together, with the reason."""
+    exchange = config.exchange
+    if exchange.method == "local" and exchange.compress != "none":
+        raise UserError(
+            "one worker has nothing to compress",
+            why=f"exchange.compress={exchange.compress} with exchange.method=local",
+            remedy="leave it out, or choose --update-method collective or pserver",
+        )
+    if half and exchange.compress != "none":
+        raise UserError(
+            "fp16 loss scaling and gradient compression do not go together",
+            why="what compression holds back is in units of a loss scale that changes",
+            remedy="machine.precision=bf16, or --compress none",
+        )
+    if exchange.sync_bn and (exchange.method != "collective" or settings.device.type != "cuda"):
+        raise UserError(
+            "exchange.sync_bn needs collective mode on GPUs",
+            why="torch has synchronised batch norm for CUDA only",
+            remedy="leave it out: each worker then has its own statistics, averaged before validation",
+        )

@@ -148,10 +148,12 @@ def worker(task: Task) -> None:
         data = samples()
         for step, each in work(exchange.share, start, task.steps):
             applied = train_step(exchange, each, step, *data)
-            told.write(json.dumps({"step": step, "lr": applied.lr, "bytes_sent": applied.bytes_sent}) + "\n")
+            line = {"step": step, "lr": applied.lr, "bytes_sent": applied.bytes_sent}
+            told.write(json.dumps(line | {"inside_s": applied.inside_backward_s, **applied.details}) + "\n")
             time.sleep(task.pause_s)
         exchange.settle()
         tensors, scalars = exchange.state()
+        owed = {name: float(value.abs().sum()) for name, value in exchange.residuals().items()}
         counted = exchange.sum([1.0, float(task.role.rank)])
         exchange.close()
     except UserError as error:
@@ -159,7 +161,7 @@ def worker(task: Task) -> None:
         raise
     save_file({k: v.contiguous() for k, v in net.state_dict().items()}, task.out.with_suffix(".weights"))
     save_file({k: v.contiguous() for k, v in tensors.items()}, task.out.with_suffix(".state"))
-    told.write(json.dumps({"done": True, "scalars": scalars, "counted": counted}) + "\n")
+    told.write(json.dumps({"done": True, "scalars": scalars, "counted": counted, "owed": owed}) + "\n")
 
 
 def _send_twice() -> None:

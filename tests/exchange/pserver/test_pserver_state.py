@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from phalanx.exchange.local import LocalExchange
 from phalanx.models.params import no_decay_names
@@ -49,8 +49,6 @@ def test_three_servers_then_local_then_two_servers_equals_uninterrupted(
         second.folder.mkdir()
         weights, state = second.folder / "weights", second.folder / "state"
         tensors, scalars = exchange.state()
-        from safetensors.torch import save_file
-
         save_file({key: value.contiguous() for key, value in net.state_dict().items()}, weights)
         save_file({key: value.contiguous() for key, value in tensors.items()}, state)
         second.start_servers()

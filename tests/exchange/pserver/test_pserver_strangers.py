@@ -58,7 +58,7 @@ def test_strangers_are_refused_and_training_is_unharmed(job: JobOfProcesses) -> 
 def test_a_member_with_broken_messages_is_refused_too(job: JobOfProcesses) -> None:
     job.start_worker(0, mode="async", steps=30, pause_s=0.02)
     bad = exchange_of(Task(job.role("trainer", 1), job.folder / "bad", mode="async"), model())
-    link = bad._links[0]
+    link = bad._servers.links[0]
     push = Header(Kind.PUSH, 1, link.incarnation, 1, 0, slice=0, present=1, length=64)
     link.send(replace(push, slice=999))
     link.send(push)  # a slice has another length

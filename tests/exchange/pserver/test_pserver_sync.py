@@ -1,10 +1,32 @@
 """sync: the result of local training, whatever the number of servers and workers and the way that bytes travel."""
 
+import os
+import signal
+import socket
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from tests.exchange.pserver.pserver_jobs import SCHEDULE, JobOfProcesses, Weights, local, until
+from phalanx.data.order import Share
+from phalanx.errors import UserError
+from phalanx.exchange.pserver.serve import serve
+from phalanx.launch.role import Role
+from phalanx.models.params import no_decay_names
+from phalanx.optim.update import Update
+from tests.exchange.pserver.pserver_jobs import (
+    SCHEDULE,
+    SGD,
+    JobOfProcesses,
+    Weights,
+    local,
+    model,
+    optim,
+    samples,
+    until,
+    work,
+)
 
 ADAMW = ("name=adamw", "lr=0.01", "weight_decay=0.1", "decay_norm_and_bias=false")
 
@@ -25,7 +47,9 @@ def test_one_worker_equals_local_training_bit_for_bit(job: JobOfProcesses) -> No
     assert saved.keys() == tensors.keys()
     assert all(torch.equal(saved[name], tensors[name]) for name in tensors)
     assert told == scalars
-    rates = [line["lr"] for line in job.lines("trainer-0") if "lr" in line]
+    steps = [line for line in job.lines("trainer-0") if "step" in line]
+    assert all(line["inside_s"] > 0 for line in steps[1:])  # gradients leave during backward
+    rates = [line["lr"] for line in steps]
     assert rates == [SCHEDULE(step) for step in range(50)]
     for server in range(job.num_servers):
         updates = [line for line in job.log(server) if line["kind"] == "update"]
@@ -74,6 +98,37 @@ def test_a_lost_worker_ends_the_job_with_a_clear_message(job: JobOfProcesses) ->
     assert "--resume" in job.lines("trainer-0")[-1]["error"]
 
 
+@pytest.mark.parametrize("job", [(2, 1, "ipc")], indirect=True)
+def test_a_dead_server_ends_the_job_with_a_clear_message(job: JobOfProcesses) -> None:
+    job.start_worker(0, steps=10_000)
+    until(lambda: len(job.steps("trainer-0")) > 3)
+    job.servers[1].kill()
+    job.workers[0].join(10)
+    assert "parameter server 1 at ipc://" in job.lines("trainer-0")[-1]["error"]
+    job.servers[0].join(10)
+    assert job.servers[0].exitcode == 0  # its worker is gone, so it has nothing to do
+
+
+@pytest.mark.parametrize("job", [(1, 1, "ipc")], indirect=True)
+def test_a_silent_server_is_noticed_in_time(job: JobOfProcesses) -> None:
+    job.start_worker(0, steps=10_000, timeout_s=1.5, remote=True)
+    until(lambda: len(job.steps("trainer-0")) > 3)
+    os.kill(job.servers[0].pid or 0, signal.SIGSTOP)
+    job.workers[0].join(10)
+    assert "has not answered for 1.5 s" in job.lines("trainer-0")[-1]["error"]
+
+
+def test_addresses_that_cannot_be_used_are_explained() -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        address = f"tcp://127.0.0.1:{busy.getsockname()[1]}"
+        with pytest.raises(UserError, match="cannot listen"):
+            serve(Role("server", servers=(address,), key="k"))
+    with pytest.raises(UserError, match="has no key"):
+        serve(Role("server", servers=("tcp://0.0.0.0:7000",)))
+
+
 def bf16_reference(steps: int) -> nn.Module:
     """Two workers that round what they send to bf16 and remember the rest, in plain words."""
     net = model()
@@ -107,5 +162,8 @@ def test_compressed_gradients_are_those_of_a_plain_reference(job: JobOfProcesses
     for name, parameter in net.named_parameters():
         assert torch.equal(job.weights(0)[name], parameter.detach()), name
     sent = [line["bytes_sent"] for line in job.lines("trainer-0") if "bytes_sent" in line]
+    owed = job.lines("trainer-0")[-1]["owed"]
+    assert len(owed) == 2 * len(list(net.parameters()))
+    assert owed["0/0.weight"] != owed["1/0.weight"] > 0  # each worker's own, for the checkpoint
     values = sum(parameter.numel() for parameter in net.parameters())
     assert 2 * values < sent[-1] < 2.6 * values

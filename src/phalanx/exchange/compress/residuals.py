@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from phalanx.data.order import Share
 from phalanx.errors import UserError
 
 
@@ -51,3 +52,19 @@ class Residuals:
                     remedy="resume with the model that wrote the checkpoint",
                 )
             self._held[name] = torch.zeros_like(params[name], requires_grad=False).copy_(tensor)
+
+
+def residuals_of(saved: Mapping[str, Tensor], share: Share) -> dict[str, Tensor]:
+    """This worker's part of the residuals of all workers, saved as `RANK/parameter`.
+
+    On another number of workers rank 0 takes the sum: what is owed is owed by the job, not by a rank.
+    """
+    ranks = {int(key.split("/", 1)[0]) for key in saved}
+    mine: dict[str, Tensor] = {}
+    for key, tensor in saved.items():
+        rank, name = key.split("/", 1)
+        if len(ranks) == share.world and int(rank) == share.rank:
+            mine[name] = tensor
+        elif len(ranks) != share.world and share.rank == 0:
+            mine[name] = mine[name] + tensor if name in mine else tensor
+    return mine

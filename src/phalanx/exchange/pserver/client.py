@@ -2,29 +2,26 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-import zmq
 from torch import Tensor, nn
 
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share
-from phalanx.errors import UserError
 from phalanx.exchange.base import Applied
+from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.pserver import state as states
 from phalanx.exchange.pserver.compressor import Compressor
 from phalanx.exchange.pserver.job import describe
-from phalanx.exchange.pserver.link import Link
-from phalanx.exchange.pserver.reduce import Numbers, Topic
+from phalanx.exchange.pserver.reduce import Topic
+from phalanx.exchange.pserver.servers import Servers
 from phalanx.exchange.pserver.slices import Slice, like, part_of, refuse_global, views
 from phalanx.exchange.pserver.wire import Header, Kind
 from phalanx.launch.role import Role
 from phalanx.optim.schedule import Schedule
-
-_LOOK_MS = 500  # between looks at whether the servers still live
 
 
 class PserverExchange:
@@ -51,13 +48,8 @@ class PserverExchange:
         self._params = {name: param for name, param in model.named_parameters() if param.requires_grad}
         self._job = describe(self._params, no_decay, optim, schedule, exchange, role)
         self._still = self.lockstep = self._job.mode == "sync"
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._poller = zmq.Poller()
-        self._links: list[Link] = []
-        for number, address in enumerate(role.servers):
-            self._links.append(Link(self._context, number, address, role.key, role.rank, exchange.timeout_s))
-            self._poller.register(self._links[-1].socket, zmq.POLLIN)
-        welcomes = [link.join(self._job) for link in self._links]
+        self._servers = Servers(role, exchange.timeout_s)
+        welcomes = self._servers.join(self._job)
         self._filled = all(welcome["filled"] for welcome in welcomes)
         rejoined = any(welcome["rejoined"] for welcome in welcomes)
         self.joined_step: int | None = max(welcome["step"] for welcome in welcomes) if rejoined else None
@@ -66,7 +58,7 @@ class PserverExchange:
         self._pieces = {
             each.number: [part_of(self._params[piece.name].detach(), piece) for piece in each.pieces] for each in slices
         }
-        self._outboxes = {each.number: self._views(each, self._link(each).outbox(each)) for each in slices}
+        self._outboxes = {each.number: self._views(each, self._servers.link(each).outbox(each)) for each in slices}
         self._compressor = Compressor(self._job) if self._job.codec() is not None else None
         self._versions = {each.number: 0 for each in slices}
         self._begun = False
@@ -77,7 +69,7 @@ class PserverExchange:
         self._leaving = False  # whether this is the last micro-batch of a step, so that gradients may leave
         self._samples = 0
         self._inside_s = 0.0
-        self._counted = self._traffic()
+        self._counted = self._servers.traffic()
         self._hooks = self._watch_backward()
 
     # A step
@@ -112,7 +104,7 @@ class PserverExchange:
                 self._push(each)
         answers = self._collect()
         inside, before = self._inside_s, self._counted
-        self._inside_s, self._counted = 0.0, self._traffic()
+        self._inside_s, self._counted = 0.0, self._servers.traffic()
         return Applied(
             lr=_common_rate(answers),
             grad_norm=None,
@@ -165,14 +157,14 @@ class PserverExchange:
         ]
         length = slice_.bytes
         if there and self._compressor is not None:
-            length = self._compressor.encode(slice_, there, self._link(slice_).outbox(slice_))
+            length = self._compressor.encode(slice_, there, self._servers.link(slice_).outbox(slice_))
         elif there:
             outbox = self._outboxes[slice_.number]
             torch._foreach_copy_([outbox[bit] for bit, _ in there], [gradient for _, gradient in there])
         self._send_push(slice_, Kind.PUSH, sum(1 << bit for bit, _ in there), length)
 
     def _send_push(self, slice_: Slice, kind: Kind, present: int = 0, length: int = 0) -> None:
-        link = self._link(slice_)
+        link = self._servers.link(slice_)
         header = Header(
             kind,
             link.rank,
@@ -190,19 +182,19 @@ class PserverExchange:
 
     def _dispatch(self, slice_: Slice, header: Header) -> None:
         if header.present:
-            self._link(slice_).send_slice(header, slice_)
+            self._servers.link(slice_).send_slice(header, slice_)
         else:
-            self._link(slice_).send(header)
+            self._servers.link(slice_).send(header)
 
     def _collect(self) -> list[Header]:
         """Wait for the answers to all pushes of this step, and write the parameters that they bring."""
         answers: list[Header] = []
         open_ = dict(self._pushed)
-        for link in self._links:
+        for link in self._servers.links:
             link.expect()
-        ask = time.monotonic() + self._links[0].resend_s
+        ask = time.monotonic() + self._servers.links[0].resend_s
         while open_:
-            for link in self._links:
+            for link in self._servers.links:
                 while (answer := link.receive()) is not None:
                     header, payload = answer
                     slice_ = self._job.slices[header.slice]
@@ -214,13 +206,10 @@ class PserverExchange:
                         del open_[header.slice]
                     elif header.kind is Kind.MISSING:
                         self._dispatch(slice_, open_[header.slice])
-            if open_ and not self._poller.poll(_LOOK_MS):
-                for link in self._links:
-                    link.check_alive()
-                if time.monotonic() > ask:
-                    ask = time.monotonic() + self._links[0].resend_s
-                    for number, header in open_.items():
-                        self._link(self._job.slices[number]).ask(header)
+            if open_ and not self._servers.wait() and time.monotonic() > ask:
+                ask = time.monotonic() + self._servers.links[0].resend_s
+                for number, header in open_.items():
+                    self._servers.link(self._job.slices[number]).ask(header)
         self._round += 1
         self._step = None if self._step is None else self._step + 1
         self._pushed, self._samples = {}, 0
@@ -235,9 +224,9 @@ class PserverExchange:
         if self._begun:
             return
         self._begun = True
-        if self._links[0].rank == 0 and not self._filled:
+        if self.share.rank == 0 and not self._filled:
             for each in self._job.slices:
-                link = self._link(each)
+                link = self._servers.link(each)
                 torch._foreach_copy_(self._outboxes[each.number], self._pieces[each.number])
                 link.request_slice(link.header(Kind.VALUES, each.number, each.bytes), each)
             self._filled = True
@@ -246,33 +235,32 @@ class PserverExchange:
     def _pull(self) -> None:
         """All parameters as the servers have them now."""
         for each in self._job.slices:
-            link = self._link(each)
-            self._take(each, *link.request(link.header(Kind.PULL, each.number)))
+            self._take(each, *self._servers.request(Kind.PULL, each))
 
     @torch.no_grad()
     def _take(self, slice_: Slice, header: Header, payload: Any) -> None:
-        values = self._link(slice_).inbox(slice_, payload, self._still)
+        values = self._servers.link(slice_).inbox(slice_, payload, self._still)
         torch._foreach_copy_(self._pieces[slice_.number], self._views(slice_, values))
         self._versions[slice_.number] = header.version
 
     # Things that all workers decide or sum together
 
     def sum(self, counts: list[float]) -> list[float]:
-        total, _ = self._reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
+        total, _ = self._servers.reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
         return [float(each) for each in total]
 
     def agree(self, wish: bool) -> bool:
         """In sync mode all workers stop after the same step. Otherwise nobody waits for the others' wishes."""
         if not self._still:
             return wish
-        return bool(self._reduce(Topic.WISHES, np.array([float(wish)]))[0][0])
+        return bool(self._servers.reduce(Topic.WISHES, np.array([float(wish)]))[0][0])
 
     def settle(self) -> None:
         """Average the batch-norm statistics, which waits for all live workers; then nobody is pushing, so pull."""
         self._begin()
-        buffers = [b for name, b in self._model.named_buffers() if name.endswith(("running_mean", "running_var"))]
-        mine = torch.cat([b.detach().double().cpu().flatten() for b in buffers]) if buffers else torch.zeros(0)
-        total, workers = self._reduce(Topic.STATISTICS, mine.double().numpy())
+        buffers = [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
+        mine = torch.cat([torch.zeros(0).double(), *(buffer.detach().double().cpu().flatten() for buffer in buffers)])
+        total, workers = self._servers.reduce(Topic.STATISTICS, mine.numpy())
         start = 0
         for buffer in buffers:
             mean = torch.from_numpy(total[start : start + buffer.numel()] / workers)
@@ -281,53 +269,60 @@ class PserverExchange:
         if not self._still:
             self._pull()
 
-    def _reduce(self, topic: Topic, numbers: Numbers) -> tuple[Numbers, int]:
-        """The sum over live workers and their number. A worker that dies meanwhile is left out."""
-        link = self._links[0]
-        _, payload = link.request(link.header(Kind.REDUCE, topic), numbers.astype("<f8").tobytes())
-        total = np.frombuffer(bytes(payload), dtype="<f8")
-        return total[:-1], int(total[-1])
-
     # Checkpoints
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Whole on rank 0, empty elsewhere. Called by all: nobody goes on before it is read."""
         parts = []
-        for each in self._job.slices:
-            link = self._link(each)
-            _, payload = link.request(link.header(Kind.STATE, each.number))
+        for each in self._job.slices if self.share.rank == 0 else ():
+            _, payload = self._servers.request(Kind.STATE, each)
             parts.append((each, *states.unpack(payload)))
+        if not self._still:
+            self._servers.reduce(Topic.BARRIER, np.zeros(0))
         return states.join(parts, self._job.layouts, set(self._job.exempt))
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         """Rank 0 gives the servers their parts; a worker that comes back leaves the running job as it is."""
-        if self.joined_step is not None or self._links[0].rank != 0:
+        if self.joined_step is not None or self.share.rank != 0:
             return
         if self._begun and self.share.world > 1:
             raise AssertionError("a state is loaded before the first step: other workers compute already")
         for each in self._job.slices:
-            link = self._link(each)
             part = states.part(each, tensors, scalars, self._job.layouts, set(self._job.exempt))
-            link.request(link.header(Kind.LOAD, each.number), states.pack(*part))
+            self._servers.request(Kind.LOAD, each, states.pack(*part))
         self._begun = self._filled = False  # the model's weights belong to this state: they go to the servers again
+
+    def residuals(self) -> dict[str, Tensor]:
+        """Each worker's in its turn, as a sum to which the others add zeros."""
+        found: dict[str, Tensor] = {}
+        if self._compressor is None:
+            return found
+        for rank in range(self.share.world):
+            for each in self._job.slices:
+                mine = self._compressor.residual(each).double().numpy()
+                total, _ = self._servers.reduce(
+                    Topic.RESIDUALS, mine if rank == self.share.rank else np.zeros_like(mine)
+                )
+                for piece, part in zip(each.pieces, self._views(each, torch.from_numpy(total).float()), strict=True):
+                    blank = torch.zeros_like(self._params[piece.name], requires_grad=False)
+                    part_of(found.setdefault(f"{rank}/{piece.name}", blank), piece).copy_(part)
+        return found
+
+    def load_residuals(self, tensors: Mapping[str, Tensor]) -> None:
+        mine = residuals_of(tensors, self.share)
+        if self._compressor is None or not mine:
+            return
+        for each in self._job.slices:
+            for piece, part in zip(each.pieces, self._views(each, self._compressor.residual(each)), strict=True):
+                part.copy_(part_of(like(self._job.layouts[piece.name], mine[piece.name]), piece))
 
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
-        for link in self._links:
-            with suppress(UserError):  # a server that has gone needs no goodbye
-                link.request(link.header(Kind.GOODBYE), b"")
-            link.close()
-        self._links = []
-        self._context.term()
+        self._servers.close()
 
     def _views(self, slice_: Slice, memory: Tensor) -> list[Tensor]:
         return views(memory.view(torch.float32), slice_, self._job.layouts)
-
-    def _link(self, slice_: Slice) -> Link:
-        return self._links[slice_.server]
-
-    def _traffic(self) -> tuple[int, int]:
-        return sum(link.bytes_sent for link in self._links), sum(link.bytes_received for link in self._links)
 
 
 def _common_rate(answers: list[Header]) -> float:

@@ -17,6 +17,10 @@ class Compressor:
         self._residuals = {each.number: torch.zeros(each.span) for each in job.slices}
         self._staging = torch.zeros(max(each.span for each in job.slices))
 
+    def residual(self, slice_: Slice) -> Tensor:
+        """What this worker still owes of a slice; changing it changes what is owed."""
+        return self._residuals[slice_.number]
+
     def encode(self, slice_: Slice, gradients: list[tuple[int, Tensor]], outbox: Tensor) -> int:
         """Compress the pieces that have a gradient, given with their place in the slice. Returns the bytes written."""
         flat = self._staging[: slice_.span].zero_()  # gaps, and pieces without a gradient, are zeros

@@ -15,6 +15,8 @@ class Topic(IntEnum):
     COUNTS = 1
     WISHES = 2
     STATISTICS = 3
+    RESIDUALS = 4
+    BARRIER = 5
 
 
 class Reduces:

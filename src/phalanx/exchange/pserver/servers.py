@@ -1,0 +1,69 @@
+"""All servers of a job, as one worker sees them: whom to ask about a slice, and sums over workers at the first one."""
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import zmq
+
+from phalanx.errors import UserError
+from phalanx.exchange.pserver.job import Job
+from phalanx.exchange.pserver.link import Answer, Link
+from phalanx.exchange.pserver.reduce import Numbers, Topic
+from phalanx.exchange.pserver.slices import Slice
+from phalanx.exchange.pserver.wire import Kind
+from phalanx.launch.role import Role
+
+_LOOK_MS = 500  # between looks at whether the servers still live
+
+
+class Servers:
+    """One link for each server."""
+
+    def __init__(self, role: Role, timeout_s: float) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._poller = zmq.Poller()
+        self.links: list[Link] = []
+        for number, address in enumerate(role.servers):
+            self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s))
+            self._poller.register(self.links[-1].socket, zmq.POLLIN)
+
+    def join(self, job: Job) -> list[dict[str, Any]]:
+        """Join at every server. Returns their welcomes."""
+        return [link.join(job) for link in self.links]
+
+    def link(self, slice_: Slice) -> Link:
+        return self.links[slice_.server]
+
+    def request(self, kind: Kind, slice_: Slice, payload: bytes | None = None) -> Answer:
+        """Ask the slice's server, and wait for its answer."""
+        link = self.link(slice_)
+        return link.request(link.header(kind, slice_.number), payload)
+
+    def reduce(self, topic: Topic, numbers: Numbers) -> tuple[Numbers, int]:
+        """The sum over live workers and their number. A worker that dies meanwhile is left out."""
+        link = self.links[0]
+        _, payload = link.request(link.header(Kind.REDUCE, topic), numbers.astype("<f8").tobytes())
+        total = np.frombuffer(bytes(payload), dtype="<f8")
+        return total[:-1], int(total[-1])
+
+    def wait(self) -> bool:
+        """Sleep until something has arrived, or for a short while: False then, if all servers live."""
+        if self._poller.poll(_LOOK_MS):
+            return True
+        for link in self.links:
+            link.check_alive()
+        return False
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes sent and received so far, through shared memory or not."""
+        return sum(link.bytes_sent for link in self.links), sum(link.bytes_received for link in self.links)
+
+    def close(self) -> None:
+        """Say goodbye, and let go."""
+        for link in self.links:
+            with suppress(UserError):  # a server that has gone needs no goodbye
+                link.request(link.header(Kind.GOODBYE), b"")
+            link.close()
+        self.links = []
+        self._context.term()
