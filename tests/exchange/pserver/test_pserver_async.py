@@ -7,6 +7,7 @@ import time
 import pytest
 import torch
 
+from phalanx.exchange.pserver.servers import declare_lost
 from tests.exchange.pserver.pserver_jobs import JobOfProcesses, local, until
 
 
@@ -40,6 +41,19 @@ def test_killed_worker_does_not_stop_the_other_and_may_come_back(job: JobOfProce
     assert any(line["kind"] == "join" and line["rejoined"] for line in log)
     assert log[-1]["staleness_mean"] > 0
     assert sum(log[-1]["staleness_histogram"].values()) > 60
+
+
+@pytest.mark.parametrize("job", [(2, 2, "tcp")], indirect=True)
+def test_a_launcher_that_sees_a_worker_die_on_another_machine_tells_the_servers(job: JobOfProcesses) -> None:
+    job.start_worker(0, mode="ssp:1", steps=200, remote=True)
+    victim = job.start_worker(1, mode="ssp:1", steps=200, remote=True)
+    until(lambda: len(job.steps("trainer-1")) > 5)
+    victim.kill()
+    time.sleep(0.5)
+    assert job.steps("trainer-0")[-1] <= job.steps("trainer-1")[-1] + 3  # it waits: nobody knows yet
+    declare_lost(job.role("trainer", 0), rank=1)
+    job.workers[0].join(20)
+    assert job.steps("trainer-0") == list(range(200))
 
 
 @pytest.mark.parametrize("job", [(2, 3, "ipc")], indirect=True)

@@ -67,8 +67,7 @@ class Link:
         mine = job.slices_of(self.number)
         self._places, size = places_of(mine)
         self._area = memory.create(size)
-        challenge = from_json(self.request(self.header(Kind.HELLO), b"")[1])
-        told = as_json({"nonce": challenge["nonce"], "job": job.described(), "area": self._area.address})
+        told = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
         # Not repeated: a challenge is good for one answer. A lost one ends in the time-out.
         welcome = from_json(self.request(self.header(Kind.JOIN), told, repeat=False)[1])
         self.shared = bool(welcome["shared"])
@@ -82,6 +81,10 @@ class Link:
                 )
             self._watch = memory.Watch(int(welcome["area"]["pid"]))
         return welcome
+
+    def challenge(self) -> str:
+        """The server's question, whose answer proves that this message is no recording."""
+        return str(from_json(self.request(self.header(Kind.HELLO), b"")[1])["nonce"])
 
     def outbox(self, slice_: Slice) -> Tensor:
         """Where a slice's gradient (or its values) is put before it is sent, as bytes."""

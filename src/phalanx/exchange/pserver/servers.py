@@ -11,7 +11,7 @@ from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.link import Answer, Link
 from phalanx.exchange.pserver.reduce import Numbers, Topic
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import Kind
+from phalanx.exchange.pserver.wire import Kind, as_json
 from phalanx.launch.role import Role
 
 _LOOK_MS = 500  # between looks at whether the servers still live
@@ -67,3 +67,16 @@ class Servers:
             link.close()
         self.links = []
         self._context.term()
+
+
+def declare_lost(role: Role, rank: int, timeout_s: float = 10.0) -> None:
+    """For launchers that see a worker die: tell every server, so that nobody waits for it until the time-out."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    for number, address in enumerate(role.servers):
+        link = Link(context, number, address, role.key, rank, timeout_s)
+        try:
+            nonce = link.challenge()
+            link.request(link.header(Kind.LOST), as_json({"nonce": nonce}), repeat=False)
+        finally:
+            link.close()
+    context.term()
