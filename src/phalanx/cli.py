@@ -147,7 +147,9 @@ def _launch(request: "Request") -> int:
     exchange = request.resolved.config.exchange
     folder = request.resume or create_run(request.out, request.resolved.config.name)
     servers = exchange.servers if exchange.method == "pserver" else 0
-    return launch(plan_roles(exchange.workers, servers, folder.path), sys.argv[2:], Console(stderr=True))
+    roles = plan_roles(exchange.workers, servers, folder.path)
+    forgiving = exchange.method == "pserver" and exchange.mode != "sync"
+    return launch(roles, sys.argv[2:], Console(stderr=True), forgiving=forgiving)
 
 
 def _request(

@@ -32,7 +32,7 @@ from phalanx.observe.lines import LogFile
 from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.request import Request
-from phalanx.run import RunFolder, create_run
+from phalanx.run import RUNS, RunFolder, create_run
 from phalanx.signals import StopRequest
 from phalanx.summary import header_rows, print_summary, write_summary
 from phalanx.trainer import Trainer
@@ -67,7 +67,7 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
         state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)
     elif request.resume is not None:
         resumed = restore(request.resume.checkpoints, state, exchange, identity, plan)
-    folder = request.resume or (RunFolder(role.run) if role.run else create_run(request.out, config.name))
+    folder = request.resume or _folder(request, role)
     display = make_display(console)
     observer = Observer([display])
     start = ev.Start(
@@ -142,6 +142,15 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
             print_summary(console, folder, summary, finished)
     observer.close()
     return 0 if finished else stop.exit_code or EXIT_USER
+
+
+def _folder(request: Request, role: Role) -> RunFolder:
+    """The launcher made the run's folder, or the first trainer does; the others write nothing of their own there."""
+    if role.run is not None:
+        return RunFolder(role.run)
+    if role.rank == 0:
+        return create_run(request.out, request.resolved.config.name)
+    return RunFolder(request.out or RUNS)
 
 
 def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Module:

@@ -21,6 +21,7 @@ from phalanx.launch.role import Role, environment_of
 from phalanx.signals import StopRequest
 
 GRACE_S = 10.0  # between asking a role to end and ending it
+RESTARTS = 3  # of trainers of a forgiving job
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Running:
     log: Path
 
 
-def plan_roles(workers: int, servers: int, run: Path, gpus: Sequence[int] = ()) -> list[Role]:
+def plan_roles(workers: int, servers: int, run: Path) -> list[Role]:
     """The roles of a job on this machine: servers first, so that they listen when trainers look for them."""
     key = secrets.token_hex(32)
     sockets = Path(tempfile.mkdtemp(prefix="phalanx-")) if servers else None
@@ -53,12 +54,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def launch(roles: Sequence[Role], arguments: Sequence[str], console: Console) -> int:
-    """Start every role with the same command line, and see all of them to their end. Returns the job's exit code."""
+def launch(roles: Sequence[Role], arguments: Sequence[str], console: Console, *, forgiving: bool = False) -> int:
+    """Start every role with the same command line, and see all of them to their end. Returns the job's exit code.
+
+    `forgiving` jobs (async, ssp) go on without a trainer that was lost, while it is started anew and joins again. The
+    first trainer is not forgiven: it keeps the run's folder.
+    """
     with StopRequest() as stop:
         running = [_start(role, arguments) for role in roles]
         try:
-            return _watch(running, stop, console)
+            return _watch(running, arguments, stop, console, RESTARTS if forgiving else 0)
         finally:
             _end(running)
             _remove_sockets(roles)
@@ -85,7 +90,7 @@ def _start(role: Role, arguments: Sequence[str]) -> Running:
     return Running(role, process, log)
 
 
-def _watch(running: list[Running], stop: StopRequest, console: Console) -> int:
+def _watch(running: list[Running], arguments: Sequence[str], stop: StopRequest, console: Console, restarts: int) -> int:
     told = False
     while True:
         if stop and not told:
@@ -93,20 +98,32 @@ def _watch(running: list[Running], stop: StopRequest, console: Console) -> int:
             for each in running:
                 if each.role.kind == "trainer":
                     _signal(each, stop.received or signal.SIGTERM)
-        trainers = [each for each in running if each.role.kind == "trainer"]
         failed = [each for each in running if each.process.poll() not in (None, 0, 130, 143)]
         if failed:
-            return _report(failed[0], console)
+            lost = failed[0]
+            if restarts == 0 or stop or lost.role.kind == "server" or lost.role.rank == 0:
+                return _report(lost, console)
+            restarts -= 1
+            console.print(Text(f"{lost.role.name} {_how(lost)}; the others go on, and it is started anew"))
+            running[running.index(lost)] = _start(lost.role, arguments)
+        trainers = [each for each in running if each.role.kind == "trainer"]
         if all(each.process.poll() is not None for each in trainers):
             return max(each.process.returncode for each in trainers)
         time.sleep(0.05)
 
 
+def _how(ended: Running) -> str:
+    code = ended.process.returncode
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
 def _report(failed: Running, console: Console) -> int:
     """Name who failed first. Trainer 0 has said why on the screen; the others' last lines are in their logs."""
     code = failed.process.returncode
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-    console.print(Text(f"{failed.role.name} {how}; the job ends. Saved checkpoints are valid: go on with --resume"))
+    console.print(
+        Text(f"{failed.role.name} {_how(failed)}; the job ends. Saved checkpoints are valid: go on with --resume"),
+        soft_wrap=True,
+    )
     if failed.log.exists():
         console.print(Text(f"its log, {failed.log}, ends:"))
         for line in failed.log.read_text(errors="replace").splitlines()[-8:]:

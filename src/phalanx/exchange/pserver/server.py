@@ -39,7 +39,7 @@ class Server:
         self._reduces = Reduces()
         self._pulls: list[tuple[Member, Header]] = []  # wait for the first parameters
         self._left: list[int] = []
-        self._configured = 0.0
+        self._configured = self._last_loss = 0.0
         self._reached = 0  # the furthest step that any worker pushed, plus 1
         self._answers: dict[Kind, Callable[[Member, Header, Payload], None]] = {
             Kind.VALUES: self._values,
@@ -86,6 +86,8 @@ class Server:
         if waiting:
             for rank in self.members.silent(list(self.members.live), timeout_s):
                 self.lose(rank, f"it was silent for {timeout_s:g} s")
+        if not self.members.live and time.monotonic() - self._last_loss > timeout_s:
+            self.finished = True  # all were lost, and none came back
         if time.monotonic() - self._configured > timeout_s:
             for rank in self.members.live - self.members.by_rank.keys():
                 self.lose(rank, f"it did not come within {timeout_s:g} s")
@@ -95,6 +97,7 @@ class Server:
         if rank not in self.members.live:
             return
         self._journal.write("lost", {"worker": rank, "why": why})
+        self._last_loss = time.monotonic()
         self._remove(rank, lost=True)
         if self._policy.still:
             self._fail_without(rank, why)
@@ -160,7 +163,7 @@ class Server:
         self._journal.write("goodbye", {"worker": member.rank})
         self._left.append(member.rank)
         self._remove(member.rank, lost=False)
-        self.finished = not self.members.live and not self.members.lost
+        self.finished = not self.members.live  # who was lost and has not come back has nothing to come back to
 
     def _told_lost(self, identity: bytes, header: Header, payload: Payload) -> None:
         self.members.answered(identity, from_json(payload).get("nonce"))
