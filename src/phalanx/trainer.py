@@ -193,7 +193,9 @@ class Trainer:
         mine = evaluate(state.judged_model, batches, self.engine, watch=watch, stopping=self._interrupted)
         totals = Totals.of(self.exchange.sum(mine.numbers()))
         state.evaluated_step = state.step
-        best = state.best is None or totals.top1 > state.best.top1
+        # The first worker decides: one that joined later does not know what was the best before.
+        better = self.exchange.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
+        best = self.exchange.sum([float(better)])[0] > 0
         epoch = state.step / self.plan.steps_per_epoch
         if best:
             state.best = Best(totals.top1, totals.topk, state.step, epoch)

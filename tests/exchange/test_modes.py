@@ -28,6 +28,13 @@ def train(out: Path, *settings: str) -> str:
     return done.stdout
 
 
+def resume(out: Path, *settings: str) -> str:
+    again = [sys.executable, "-m", "phalanx", "train", "--resume", str(out), *settings]
+    done = subprocess.run(again, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def weights(out: Path) -> dict[str, torch.Tensor]:
     return checkpoint.load_newest(out / "checkpoints")[0].tensors["model"]
 
@@ -67,26 +74,84 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_one_collective_worker_is_local_bit_for_bit(local: Path, tmp_path: Path) -> None:
-    train(tmp_path / "run", "--update-method", "collective")
+ONE_WORKER = [["collective"], ["pserver", "--servers", "1"], ["pserver", "--servers", "3"]]
+
+
+@pytest.mark.parametrize("method", ONE_WORKER, ids=" ".join)
+def test_one_worker_is_local_bit_for_bit(local: Path, tmp_path: Path, method: list[str]) -> None:
+    train(tmp_path / "run", "--update-method", *method)
     one, other = weights(local), weights(tmp_path / "run")
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    saved = checkpoint.load_newest(tmp_path / "run" / "checkpoints")[0].tensors["optimizer"]
+    for name, tensor in checkpoint.load_newest(local / "checkpoints")[0].tensors["optimizer"].items():
+        assert torch.equal(tensor, saved[name])
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-def test_workers_are_accumulated_micro_batches(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "method"), [(2, "collective"), (4, "collective"), (2, "pserver")])
+def test_workers_are_accumulated_micro_batches(tmp_path: Path, workers: int, method: str) -> None:
     # 101 samples in batches of 24: the last of an epoch has five, so that of four workers two have none. The rate is
     # small because training amplifies rounding: at 0.05 the difference grows threefold a step, whoever adds.
     odd = ["data.source=synthetic", "data.synthetic={samples: 101, val_samples: 35, classes: 7, size: 16, channels: 1}"]
     odd += ["train.length=2ep", "optim.lr=0.005", "--global-batch-size", "24", "train.log_every=3"]
     train(tmp_path / "local", *odd, f"optim.accumulate={workers}")
-    train(tmp_path / "many", *odd, "--update-method", "collective", "--workers", str(workers))
+    train(tmp_path / "many", *odd, "--update-method", method, "--workers", str(workers), "--servers", "2")
     assert largest_relative_difference(weights(tmp_path / "local"), weights(tmp_path / "many")) < 1e-5
     events = read_events(tmp_path / "many")
     assert {len(record["ranks"]) for record in events if record["kind"] == "step"} == {workers}
     assert [record["samples"] for record in events if record["kind"] == "epoch"] == [101, 101]
     assert {record["samples"] for record in events if record["kind"] == "eval"} == {35}
     assert (tmp_path / "many" / "logs" / "trainer-1.log").stat().st_size > 0
+
+
+def test_a_checkpoint_does_not_care_which_mode_wrote_it(tmp_path: Path) -> None:
+    """Half of a run in each of three modes, one worker each: the same as all of it in one."""
+    out = tmp_path / "run"
+    train(out, "train.length=20st", "schedule.kind=constant", "--update-method", "pserver", "--servers", "2")
+    resume = [sys.executable, "-m", "phalanx", "train", "--resume", str(out), "--servers", "1", "--update-method"]
+    for method, length in (("local", 25), ("pserver", 32)):
+        done = subprocess.run(
+            [*resume, method, f"train.length={length}st"], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    train(tmp_path / "whole", "train.length=32st", "schedule.kind=constant")
+    one, other = weights(tmp_path / "whole"), weights(out)
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_a_killed_async_worker_comes_back_and_the_run_finishes(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    asynchronous = ["--update-method", "pserver", "--mode", "async", "--workers", "3", "train.length=40ep"]
+    process = subprocess.Popen(
+        command(out, *asynchronous, "eval.every=5ep"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    until(lambda: (out / "log.txt").exists() and "step 20:" in (out / "log.txt").read_text())
+    victim = next(
+        pid for pid in processes_of(out) if b"PHALANX_ROLE=trainer\0" in environ(pid) and b"RANK=2\0" in environ(pid)
+    )
+    os.kill(victim, signal.SIGKILL)
+    said, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, said
+    assert "trainer-2 was killed by SIGKILL; the others go on" in said
+    assert not processes_of(out)
+    joined = [line for line in (out / "logs" / "server-0.jsonl").read_text().splitlines() if '"join"' in line]
+    assert '"rejoined": true' in joined[-1]
+
+
+def environ(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.mark.parametrize("method", ["collective", "pserver"])
+def test_compressed_gradients_still_learn_and_resume(tmp_path: Path, method: str) -> None:
+    out = tmp_path / "run"
+    train(out, "--update-method", method, "--workers", "2", "--compress", "2bit", "train.length=4ep", "optim.lr=0.1")
+    steps = [record for record in read_events(out) if record["kind"] == "step"]
+    assert steps[-1]["loss"] < steps[0]["loss"]
+    plain = 4 * sum(tensor.numel() for name, tensor in weights(out).items() if "running" not in name)
+    assert 0 < steps[-1]["bytes_sent"] < plain / 10
+    saved = checkpoint.load_newest(out / "checkpoints")[0].tensors["residuals"]
+    assert {key.split("/")[0] for key in saved} == {"0", "1"}
+    assert "resumed at step" in resume(out, "train.length=5ep")
 
 
 def test_torchrun_is_recognised(tmp_path: Path) -> None:
@@ -116,11 +181,8 @@ def test_a_killed_part_ends_the_whole_job_and_resume_goes_on(tmp_path: Path, vic
     if victim == "worker":
         assert "SIGKILL" in said
         assert process.returncode == 1
-    resume = [sys.executable, "-m", "phalanx", "train", "--resume", str(out)]
     newest = checkpoint.load_newest(out / "checkpoints")[0].state["training"]["step"]
-    done = subprocess.run([*resume, f"train.length={newest + 5}st"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"resumed at step {newest}" in done.stdout
+    assert f"resumed at step {newest}" in resume(out, f"train.length={newest + 5}st")
 
 
 def test_ctrl_c_saves_once_and_the_resumed_job_equals_the_undisturbed(tmp_path: Path) -> None:
@@ -134,8 +196,7 @@ def test_ctrl_c_saves_once_and_the_resumed_job_equals_the_undisturbed(tmp_path: 
     assert process.returncode == 130
     assert "--resume" in said
     assert not processes_of(out)
-    resume = [sys.executable, "-m", "phalanx", "train", "--resume", str(out)]
-    subprocess.run(resume, check=True, capture_output=True, timeout=120)
+    resume(out)
     assert largest_relative_difference(weights(tmp_path / "whole"), weights(out)) == 0
 
 

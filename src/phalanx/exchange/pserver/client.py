@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share
+from phalanx.errors import UserError
 from phalanx.exchange.base import Applied
 from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.pserver import state as states
-from phalanx.exchange.pserver.compressor import Compressor
-from phalanx.exchange.pserver.job import describe
-from phalanx.exchange.pserver.reduce import Topic
+from phalanx.exchange.pserver.compressor import Compressor, wire_bytes
+from phalanx.exchange.pserver.job import Job, describe
+from phalanx.exchange.pserver.reduce import Numbers, Topic
 from phalanx.exchange.pserver.servers import Servers
 from phalanx.exchange.pserver.slices import Slice, like, part_of, refuse_global, views
 from phalanx.exchange.pserver.wire import Header, Kind
@@ -52,14 +53,15 @@ class PserverExchange:
         welcomes = self._servers.join(self._job)
         self._filled = all(welcome["filled"] for welcome in welcomes)
         rejoined = any(welcome["rejoined"] for welcome in welcomes)
-        self.joined_step: int | None = max(welcome["step"] for welcome in welcomes) if rejoined else None
+        # The first server's word counts: it is the one where workers meet.
+        self.joined_step: int | None = welcomes[0]["step"] if rejoined else None
 
         slices = self._job.slices
         self._pieces = {
             each.number: [part_of(self._params[piece.name].detach(), piece) for piece in each.pieces] for each in slices
         }
         self._outboxes = {each.number: self._views(each, self._servers.link(each).outbox(each)) for each in slices}
-        self._compressor = Compressor(self._job) if self._job.codec() is not None else None
+        self._compressor = _compressor(self._job)
         self._versions = {each.number: 0 for each in slices}
         self._begun = False
         self._round = 1
@@ -245,22 +247,25 @@ class PserverExchange:
 
     # Things that all workers decide or sum together
 
+    def _reduce(self, topic: Topic, numbers: Numbers) -> tuple[Numbers, int]:
+        return self._servers.reduce(topic, -1 if self._step is None else self._step, numbers)
+
     def sum(self, counts: list[float]) -> list[float]:
-        total, _ = self._servers.reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
+        total, _ = self._reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
         return [float(each) for each in total]
 
     def agree(self, wish: bool) -> bool:
         """In sync mode all workers stop after the same step. Otherwise nobody waits for the others' wishes."""
         if not self._still:
             return wish
-        return bool(self._servers.reduce(Topic.WISHES, np.array([float(wish)]))[0][0])
+        return bool(self._reduce(Topic.WISHES, np.array([float(wish)]))[0][0])
 
     def settle(self) -> None:
         """Average the batch-norm statistics, which waits for all live workers; then nobody is pushing, so pull."""
         self._begin()
         buffers = [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
         mine = torch.cat([torch.zeros(0).double(), *(buffer.detach().double().cpu().flatten() for buffer in buffers)])
-        total, workers = self._servers.reduce(Topic.STATISTICS, mine.numpy())
+        total, workers = self._reduce(Topic.STATISTICS, mine.numpy())
         start = 0
         for buffer in buffers:
             mean = torch.from_numpy(total[start : start + buffer.numel()] / workers)
@@ -278,7 +283,7 @@ class PserverExchange:
             _, payload = self._servers.request(Kind.STATE, each)
             parts.append((each, *states.unpack(payload)))
         if not self._still:
-            self._servers.reduce(Topic.BARRIER, np.zeros(0))
+            self._reduce(Topic.BARRIER, np.zeros(0))
         return states.join(parts, self._job.layouts, set(self._job.exempt))
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
@@ -300,9 +305,7 @@ class PserverExchange:
         for rank in range(self.share.world):
             for each in self._job.slices:
                 mine = self._compressor.residual(each).double().numpy()
-                total, _ = self._servers.reduce(
-                    Topic.RESIDUALS, mine if rank == self.share.rank else np.zeros_like(mine)
-                )
+                total, _ = self._reduce(Topic.RESIDUALS, mine if rank == self.share.rank else np.zeros_like(mine))
                 for piece, part in zip(each.pieces, self._views(each, torch.from_numpy(total).float()), strict=True):
                     blank = torch.zeros_like(self._params[piece.name], requires_grad=False)
                     part_of(found.setdefault(f"{rank}/{piece.name}", blank), piece).copy_(part)
@@ -323,6 +326,20 @@ class PserverExchange:
 
     def _views(self, slice_: Slice, memory: Tensor) -> list[Tensor]:
         return views(memory.view(torch.float32), slice_, self._job.layouts)
+
+
+def _compressor(job: Job) -> Compressor | None:
+    codec = job.codec()
+    if codec is None:
+        return None
+    for each in job.slices:
+        if wire_bytes(codec, each) > each.bytes:
+            raise UserError(
+                f"compression {job.compress} makes gradients larger",
+                why=f"{each.bytes} bytes would become {wire_bytes(codec, each)}: an index costs as much as a value",
+                remedy="send a smaller share, such as topk:0.01, or --compress none",
+            )
+    return Compressor(job)
 
 
 def _common_rate(answers: list[Header]) -> float:

@@ -23,6 +23,7 @@ class Member:
     shared: bool
     watch: Watch | None
     places: dict[int, int]
+    since: int = -1  # the step at which it came into the running job; -1 for those who began it
     decoded: dict[int, Tensor] = field(default_factory=dict)  # by slice: its gradient, flat
     gradients: dict[int, list[Tensor]] = field(default_factory=dict)  # by slice: the same, by piece
     heard: float = field(default_factory=time.monotonic)
@@ -83,6 +84,10 @@ class Members:
             del self._by_identity[member.identity]
             if member.watch is not None:
                 member.watch.close()
+
+    def joined(self) -> dict[int, int]:
+        """The live ranks, each with the step at which it came. Who is not here yet began the job."""
+        return {rank: self.by_rank[rank].since if rank in self.by_rank else -1 for rank in self.live}
 
     def watched(self) -> dict[int, int]:
         """Descriptors that become readable when a worker's process ends, with its rank."""

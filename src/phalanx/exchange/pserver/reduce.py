@@ -1,6 +1,6 @@
 """Small sums over workers, in rank order, at the first server: evaluation counts, batch-norm statistics, wishes."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from enum import IntEnum
 
 import numpy as np
@@ -19,34 +19,44 @@ class Topic(IntEnum):
     BARRIER = 5
 
 
+Round = tuple[int, int]  # a topic, and the step after which workers meet for it
+
+
 class Reduces:
-    """Sums that wait for workers. One is complete when every live worker has added to it; the dead are left out."""
+    """Sums that wait for workers. One is complete when everybody whom it concerns has added to it.
+
+    It concerns the live workers, less those that came into the job after its step: they will not come to it.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[int, dict[int, Numbers]] = {}
+        self._open: dict[Round, dict[int, Numbers]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def add(self, topic: int, rank: int, numbers: Numbers) -> None:
-        self._open.setdefault(topic, {})[rank] = numbers
+    def add(self, topic: int, step: int, rank: int, numbers: Numbers) -> None:
+        self._open.setdefault((topic, step), {})[rank] = numbers
 
     def forget(self, rank: int) -> None:
         """A worker that has gone takes its numbers along: nobody waits for the sum that it asked for."""
         for parts in self._open.values():
             parts.pop(rank, None)
 
-    def complete(self, live: Collection[int]) -> list[tuple[int, list[int], Numbers]]:
-        """Sums that are complete: (topic, ranks to tell, the sum followed by the number of workers in it)."""
+    def complete(self, joined: Mapping[int, int]) -> list[tuple[list[int], Numbers]]:
+        """Sums that are complete: (ranks to tell, the sum followed by the number of workers in it).
+
+        `joined` holds the live workers, each with the step at which it came: -1 for those who began the job.
+        """
         found = []
-        for topic, parts in list(self._open.items()):
+        for (topic, step), parts in list(self._open.items()):
+            concerned = {rank for rank, since in joined.items() if since < 0 or since < step}
             if not parts:
-                del self._open[topic]
-            elif parts.keys() >= set(live):
+                del self._open[topic, step]
+            elif parts.keys() >= concerned:
                 ranks = sorted(parts)
                 total = parts[ranks[0]].copy()
                 for rank in ranks[1:]:
                     total += parts[rank]
-                found.append((topic, ranks, np.append(total, float(len(ranks)))))
-                del self._open[topic]
+                found.append((ranks, np.append(total, float(len(ranks)))))
+                del self._open[topic, step]
         return found

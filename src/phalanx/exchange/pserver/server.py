@@ -12,6 +12,7 @@ from torch import Tensor
 from phalanx.errors import UserError
 from phalanx.exchange.compress.codec import BadPayload, Codec
 from phalanx.exchange.pserver import memory
+from phalanx.exchange.pserver.compressor import decode, wire_bytes
 from phalanx.exchange.pserver.held import Held
 from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.journal import Journal
@@ -125,7 +126,8 @@ class Server:
         shared = memory.attach(told.get("area"), size)
         watch = memory.Watch(int(told["area"]["pid"])) if shared is not None else None
         area = shared if shared is not None else torch.zeros(size, dtype=torch.uint8)
-        member = Member(rank, header.incarnation, identity, area, shared is not None, watch, places)
+        since = step if rejoined else -1
+        member = Member(rank, header.incarnation, identity, area, shared is not None, watch, places, since)
         for held in self._held.values():
             # Plain gradients are used where they arrive; compressed ones are decoded to a place of their own.
             flat = member.slot(held.slice).view(torch.float32) if self._codec is None else torch.zeros(held.slice.span)
@@ -225,7 +227,7 @@ class Server:
         flat = member.decoded[header.slice]
         if self._codec is not None:
             try:
-                self._codec.decode(sent, flat)
+                decode(self._codec, held.slice, sent, flat)
             except BadPayload as error:
                 raise Refused("payload") from error
         elif payload is not None:
@@ -238,7 +240,7 @@ class Server:
         """The bytes of a message: those that came with it, or those in the worker's slot."""
         expected = held.slice.bytes
         if self._codec is not None and header.kind is Kind.PUSH:
-            expected = self._codec.wire_bytes(held.slice.span)
+            expected = wire_bytes(self._codec, held.slice)
         if header.length != expected or (payload is None and not member.shared):
             raise Refused("length")
         if payload is not None:
@@ -328,11 +330,11 @@ class Server:
         if member.reducing == header:
             return self._send(member.identity, header.reply(Kind.WAITING))
         member.reducing = header
-        self._reduces.add(header.slice, member.rank, np.frombuffer(bytes(payload), dtype="<f8"))
+        self._reduces.add(header.slice, header.step, member.rank, np.frombuffer(bytes(payload), dtype="<f8"))
         return self._tell_sums()
 
     def _tell_sums(self) -> None:
-        for _, ranks, total in self._reduces.complete(self.members.live):
+        for ranks, total in self._reduces.complete(self.members.joined()):
             for rank in ranks:
                 member = self.members.by_rank[rank]
                 member.reduced = (member.reducing.reply(Kind.REDUCED), total.tobytes())

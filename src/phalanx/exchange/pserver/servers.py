@@ -1,6 +1,7 @@
 """All servers of a job, as one worker sees them: whom to ask about a slice, and sums over workers at the first one."""
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,14 @@ class Servers:
         link = self.link(slice_)
         return link.request(link.header(kind, slice_.number), payload)
 
-    def reduce(self, topic: Topic, numbers: Numbers) -> tuple[Numbers, int]:
-        """The sum over live workers and their number. A worker that dies meanwhile is left out."""
+    def reduce(self, topic: Topic, step: int, numbers: Numbers) -> tuple[Numbers, int]:
+        """The sum over live workers and their number. A worker that dies meanwhile is left out.
+
+        `step` says after which step the workers meet, so that one who joined later is not waited for.
+        """
         link = self.links[0]
-        _, payload = link.request(link.header(Kind.REDUCE, topic), numbers.astype("<f8").tobytes())
+        header = replace(link.header(Kind.REDUCE, topic), step=step)
+        _, payload = link.request(header, numbers.astype("<f8").tobytes())
         total = np.frombuffer(bytes(payload), dtype="<f8")
         return total[:-1], int(total[-1])
 
