@@ -275,6 +275,18 @@ def plot(
 
 
 @app.command()
+def compare(
+    one: Annotated[Path, typer.Argument(help="a run's folder")],
+    other: Annotated[Path, typer.Argument(help="another run's folder")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="the figure: .png, .svg or .pdf")] = Path("compare.png"),
+) -> None:
+    """Say whether two runs learned the same: weights, metrics, curves."""
+    from phalanx.commands.compare import compare_runs
+
+    compare_runs(Console(), one, other, out)
+
+
+@app.command()
 def export(
     checkpoint: Checkpointed,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder; default RUN/export")] = None,
