@@ -45,7 +45,8 @@ def _weights(left: dict[str, Tensor], right: dict[str, Tensor]) -> str:
     difference = largest_difference(left, right)
     if difference is None:
         return f"identical in all {len(left)} tensors"
-    return f"largest difference in {difference.name}: {difference.relative:.3g} relative, {difference.largest:.3g} absolute"
+    sizes = f"{difference.relative:.3g} relative, {difference.largest:.3g} absolute"
+    return f"largest difference in {difference.name}: {sizes}"
 
 
 def largest_difference(left: dict[str, Tensor], right: dict[str, Tensor]) -> Difference | None:

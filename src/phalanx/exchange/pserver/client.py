@@ -78,6 +78,8 @@ class PserverExchange:
 
     def forward(self, images: Tensor) -> Tensor:
         self._begin()
+        if self._samples == 0:  # the step's first: what checkpoints and evaluation moved is not the step's traffic
+            self._counted = self._servers.traffic()
         self._samples += len(images)
         answer: Tensor = self._model(images)
         return answer
@@ -105,16 +107,16 @@ class PserverExchange:
             if each.number not in self._pushed:
                 self._push(each)
         answers = self._collect()
-        inside, before = self._inside_s, self._counted
-        self._inside_s, self._counted = 0.0, self._servers.traffic()
+        inside, self._inside_s = self._inside_s, 0.0
+        sent, received = self._servers.traffic()
         return Applied(
             lr=_common_rate(answers),
             grad_norm=None,
             exchange_s=time.perf_counter() - begin + inside,
             update_s=0.0,
             inside_backward_s=inside,
-            bytes_sent=self._counted[0] - before[0],
-            bytes_received=self._counted[1] - before[1],
+            bytes_sent=sent - self._counted[0],
+            bytes_received=received - self._counted[1],
             details={} if self._still else _staleness(answers),
         )
 
