@@ -163,6 +163,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_used(uninter
     assert newest is not None
     os.truncate(newest / "model.safetensors", 100)
     assert "is damaged" in train(out, resume=True)
+    assert (out / "checkpoints" / f"damaged-{newest.name}").is_dir()
     assert_same_run(uninterrupted, out)
 
 
@@ -248,6 +249,15 @@ def test_resume_explains_what_it_cannot_do(uninterrupted: Path, tmp_path: Path) 
         find_run(tmp_path)
 
 
+def test_resume_with_another_batch_size_keeps_its_place(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(out, *SMALL, "train.length=1.5ep", "checkpoint.every=100%")
+    said = train(out, "train.batch_size=150", "train.length=3ep", resume=True)
+    assert "a step now has 150 samples" in said
+    epochs = [record["samples"] for record in read_events(out) if record["kind"] == "epoch"]
+    assert epochs == [1442, 1442, 1442]
+
+
 def test_weights_start_another_run(uninterrupted: Path, tmp_path: Path) -> None:
     start = ["model.name=wrn10_1", "train.length=1st", "optim.lr=1e-12", "train.batch_size=100"]
     train(tmp_path / "fine", *start, init_from=uninterrupted)
@@ -296,6 +306,7 @@ def test_photographs_in_class_folders(tmp_path: Path) -> None:
         (["train.batch_size=5000"], "larger than the"),
         (["model.name=resnet5000"], "did you mean"),
         (["optim.name=sgdd"], "did you mean"),
+        (["optim.name=fusedsgd"], "cannot be made"),
         (["train.length=50%"], "share of the run"),
         (["data.mean=[0.5, 0.5]"], "channels"),
         (["machine.device=cuda:77"], "cuda:77"),

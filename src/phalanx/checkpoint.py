@@ -44,19 +44,25 @@ def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], s
         _sweep(folder)
         aside.mkdir()
         _write(aside, tensors, state)
-        _discard(final)
+        old = _put_away(final)
         aside.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
         _sync(folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        kept = latest_path(folder)
-        raise UserError(
-            f"the checkpoint of step {step} cannot be written to {folder}",
-            why=error.strerror or str(error),
-            remedy="make room or mend the permissions, then go on with --resume: "
-            + (f"{kept} is whole" if kept else "no earlier checkpoint was there"),
-        ) from error
+        raise unwritable(folder, step, error) from error
     return final
+
+
+def unwritable(folder: Path, step: int, error: OSError) -> UserError:
+    """What to tell a user whose disk is full, or not theirs."""
+    kept = latest_path(folder)
+    return UserError(
+        f"the checkpoint of step {step} cannot be written to {folder}",
+        why=error.strerror or str(error),
+        remedy="make room or mend the permissions, then go on with --resume: "
+        + (f"{kept} is whole" if kept else "no earlier checkpoint was there"),
+    )
 
 
 def _write(aside: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
@@ -144,15 +150,25 @@ def prune(folder: Path, keep_last: int) -> None:
     best = best_path(folder)
     for path in steps_saved(folder)[:-keep_last]:
         if path != best:
-            _discard(path)
+            shutil.rmtree(_put_away(path), ignore_errors=True)
 
 
-def _discard(path: Path) -> None:
-    """Delete a checkpoint, renamed first: a half-deleted one must not look like a whole one."""
+def _put_away(path: Path) -> Path:
+    """Rename a checkpoint that is to go: a half-deleted one must not look like a whole one."""
+    doomed = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
     if path.exists():
-        doomed = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
         path.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+    return doomed
+
+
+def set_aside_after(path: Path) -> list[Path]:
+    """Rename the checkpoints newer than `path`, which were found damaged, so that they are neither used nor counted."""
+    kept = []
+    for newer in [other for other in steps_saved(path.parent) if other.name > path.name]:
+        kept.append(newer.with_name(f"damaged-{newer.name}"))
+        shutil.rmtree(kept[-1], ignore_errors=True)
+        newer.rename(kept[-1])
+    return kept
 
 
 def load(path: Path) -> Loaded:

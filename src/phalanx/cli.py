@@ -58,7 +58,7 @@ def _resume_without_value(args: list[str]) -> list[str]:
     spelled = []
     for here, following in zip(args, [*args[1:], "--"], strict=True):
         spelled.append(here)
-        if here == "--resume" and (following.startswith("-") or "=" in following):
+        if here == "--resume" and (following.startswith("-") or ("=" in following and not Path(following).exists())):
             spelled.append(LATEST)
     return spelled
 
@@ -161,6 +161,7 @@ def _request(
     role: "Role | None",
 ) -> "Request":
     """What to train, checked as far as it can be before anything heavy is imported."""
+    from phalanx.config.flags import imply_collective
     from phalanx.config.recipes import load_recipe
     from phalanx.config.resolve import Layer, parse_override, resolve
     from phalanx.request import Request
@@ -174,7 +175,9 @@ def _request(
     command = shlex.join(["phalanx", *sys.argv[1:]])
     if resume is None:
         layers = load_recipe(recipe or "digits").layers
-        return Request(resolve([*layers, *tail]), command, out=out, init_from=init_from)
+        resolved = resolve([*layers, *imply_collective(layers, tail)])
+        _refuse_other_world(resolved.config.exchange.workers, role)
+        return Request(resolved, command, out=out, init_from=init_from)
     if recipe or out or init_from:
         clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
         raise UserError(
@@ -186,7 +189,18 @@ def _request(
         run = RunFolder(role.run)
     else:
         run = find_run(None if resume == LATEST else Path(resume))
-    return Request(resolve([run.layer(), *tail]), command, resume=run)
+    resolved = resolve([run.layer(), *imply_collective([run.layer()], tail)])
+    _refuse_other_world(resolved.config.exchange.workers, role)
+    return Request(resolved, command, resume=run)
+
+
+def _refuse_other_world(workers: int, role: "Role | None") -> None:
+    if role is not None and role.kind == "trainer" and role.world != workers:
+        raise UserError(
+            f"{workers} workers are asked for, but {role.launcher} started {role.world}",
+            why="each trainer takes its share of every step, so all must agree on how many there are",
+            remedy=f"leave --workers out, or have {role.launcher} start {workers}",
+        )
 
 
 @app.command()

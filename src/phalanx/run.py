@@ -1,5 +1,6 @@
 """A run is a folder: config.yaml, events.jsonl, log.txt, summary.json, curves, checkpoints/."""
 
+import contextlib
 import json
 import os
 import platform
@@ -68,25 +69,32 @@ class RunFolder:
 def create_run(out: Path | None, name: str) -> RunFolder:
     """A new folder: the one asked for, or runs/NAME-TIME."""
     if out is None:
-        stamp = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        taken = [entry for entry in (RUNS.iterdir() if RUNS.is_dir() else []) if entry.name.startswith(stamp)]
-        out = RUNS / (f"{stamp}-{len(taken) + 1}" if taken else stamp)
-    elif (out / EVENTS_FILE).exists():
+        return RunFolder(_new_folder(RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"))
+    if (out / EVENTS_FILE).exists():
         raise UserError(
             f"{out} holds a run already",
             why="two runs in one folder could not be told apart",
             remedy=f"go on with `phalanx train --resume {out}`, or choose another --out",
         )
+    return RunFolder(_new_folder(out, shared=True))
+
+
+def _new_folder(path: Path, shared: bool = False) -> Path:
+    """Make a folder. Unless it may be there already, the next free number is added to its name."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / EVENTS_FILE).touch()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 1000):
+            numbered = path if number == 1 else path.with_name(f"{path.name}-{number}")
+            with contextlib.suppress(FileExistsError):
+                numbered.mkdir(exist_ok=shared)
+                return numbered
+        raise FileExistsError(17, "a thousand of that name are there", str(path))
     except OSError as error:
         raise UserError(
-            f"the run's folder {out} cannot be made",
+            f"the run's folder {path} cannot be made",
             why=error.strerror or str(error),
             remedy="choose another place with --out",
         ) from error
-    return RunFolder(out)
 
 
 def find_run(place: Path | None) -> RunFolder:

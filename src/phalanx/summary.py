@@ -7,7 +7,6 @@ from rich.text import Text
 
 from phalanx.config.schema import RunConfig
 from phalanx.engine.state import TrainState
-from phalanx.errors import UserError
 from phalanx.observe import events as ev
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_rows
@@ -74,12 +73,12 @@ def write_summary(
 
 
 def _draw_curves(folder: RunFolder) -> None:
-    from phalanx.observe.plots import draw_curves
+    from phalanx.observe.plots import NothingToDraw, draw_curves
 
     try:
         for ending in ("png", "svg"):
             draw_curves([folder.path], folder.path / f"curves.{ending}")
-    except UserError:
+    except NothingToDraw:
         return  # stopped before there was anything to draw
 
 

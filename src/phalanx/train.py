@@ -17,7 +17,7 @@ from phalanx.data.pipeline import BadImages, Pipeline
 from phalanx.data.pixels import pixel_ops
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan, samples_per_step, train
-from phalanx.engine.settings import Settings, choose, keep_freed_memory
+from phalanx.engine.settings import Settings, choose
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.errors import EXIT_USER, UserError
@@ -44,15 +44,14 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
     started = time.perf_counter()
     role = role or Role()
     config = request.resolved.config
-    if config.machine.allocator != "system":
-        keep_freed_memory()
     settings = choose(config.machine, role.local_world)
     settings.apply()
     torch.manual_seed(config.train.seed)
-    splits = open_data(config.data, threads=config.data.threads or settings.threads)
+    threads = settings.threads if config.data.threads is None else config.data.threads
+    splits = open_data(config.data, threads=threads)
     identity = Identity.of(config, splits)
     plan = make_plan(config, len(splits.train), samples_per_step(config, role.world))
-    pipeline = _pipeline(config, splits, identity, role, settings, plan)
+    pipeline = _pipeline(config, splits, identity, role, plan, threads, pin=settings.device.type == "cuda")
     model = _model(config, identity, settings)
     state = TrainState(
         model,
@@ -172,7 +171,7 @@ def _schedule(config: RunConfig, plan: Plan) -> Schedule:
 
 
 def _pipeline(
-    config: RunConfig, splits: Splits, identity: Identity, role: Role, settings: Settings, plan: Plan
+    config: RunConfig, splits: Splits, identity: Identity, role: Role, plan: Plan, threads: int, pin: bool
 ) -> Pipeline:
     return Pipeline(
         splits.train,
@@ -182,10 +181,10 @@ def _pipeline(
         share=Share(role.rank, role.world, config.optim.accumulate),
         drop_last=config.data.drop_last,
         pixels=pixel_ops(config.augment, config.train.seed),
-        threads=config.data.threads or settings.threads,
+        threads=threads,
         prefetch=config.data.prefetch,
         bad=BadImages(splits.train, config.data.bad_images, config.data.bad_images_cap),
-        pin=settings.device.type == "cuda",
+        pin=pin,
     )
 
 

@@ -160,9 +160,7 @@ class Trainer:
         return [dict(zip((*names, "samples_per_s"), row, strict=True)) for row in rows]
 
     def _bad_images(self, state: TrainState, bad: list[tuple[str, str]]) -> None:
-        if not bad or self.exchange.share.rank > 0:
-            for name, reason in bad:
-                self.observer.emit(ev.BadImage(state.step, name, reason))
+        if not bad:
             return
         lines = AppendedLines(self.folder.quarantine)
         for name, reason in bad:
@@ -173,7 +171,7 @@ class Trainer:
     def evaluate(self, state: TrainState) -> bool:
         """Accuracy on the validation split, exact; remembers the best and says whether this is it."""
         begin = time.perf_counter()
-        self.exchange.settle()
+        self._settle(state)
         done = 0
 
         def watch(batch: Batch, logits: Tensor) -> None:
@@ -213,6 +211,11 @@ class Trainer:
         self.observer.emit(self.last_eval)
         return best and self.config.checkpoint.keep_best
 
+    def _settle(self, state: TrainState) -> None:
+        self.exchange.settle()
+        if state.ema is not None:
+            state.ema.copy_buffers(state.model)
+
     def _interrupted(self) -> bool:
         """Workers that evaluate together must end together: only a single one may break off in the middle."""
         return self.exchange.share.world == 1 and self.stopping()
@@ -220,7 +223,7 @@ class Trainer:
     def save(self, state: TrainState) -> None:
         """A checkpoint of everything that the next step depends on."""
         begin = time.perf_counter()
-        self.exchange.settle()
+        self._settle(state)
         _refuse_ruined(state.model, state.step)
         optimizer, scalars = self.exchange.state()
         tensors = {"model": state.model.state_dict(), "optimizer": optimizer}
@@ -248,9 +251,12 @@ class Trainer:
                 "samples_per_step": self.plan.samples_per_step,
             },
         )
-        if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:
-            checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.top1)
-        checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep_last)
+        try:
+            if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:
+                checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.top1)
+            checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep_last)
+        except OSError as error:
+            raise checkpoint.unwritable(self.folder.checkpoints, state.step, error) from error
         size = sum(file.stat().st_size for file in path.iterdir())
         self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
 

@@ -29,18 +29,22 @@ def restore(folder: Path, state: TrainState, exchange: Exchange, identity: Ident
     state.restore(loaded.state["training"])
     if exchange.share.rank > 0:  # the saved sums are of all workers: one of them goes on with them
         state.epoch_totals, state.interval = Totals(), Totals()
+    warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
+    if state.best is not None and state.best.step == state.step:
+        checkpoint.mark_best(folder, state.step, state.best.top1)  # in case the run died just before it did
+    if loaded.state["samples_per_step"] != plan.samples_per_step:
+        warnings.append(
+            f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "
+            "no sample is lost, but the result is not that of an uninterrupted run"
+        )
+        state.rescale(plan.steps_per_epoch, plan.samples_per_step)
     if state.step >= plan.total_steps and not plan.evaluation_due(state):
         raise UserError(
             f"{folder.parent} is finished: {state.step} of {plan.total_steps} steps are done",
             why="there is nothing to resume",
             remedy="train longer with --epochs, or start a new run",
         )
-    if loaded.state["samples_per_step"] != plan.samples_per_step:
-        warnings.append(
-            f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "
-            "no sample is lost, but the result is not that of an uninterrupted run"
-        )
-    return Resume(state.step, str(loaded.path), warnings)
+    return Resume(state.step, loaded.state["training"]["step"], str(loaded.path), warnings)
 
 
 def initialize_from(place: Path, state: TrainState, identity: Identity, *, new_head: bool) -> None:

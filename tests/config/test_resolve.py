@@ -1,6 +1,6 @@
 import pytest
 
-from phalanx.config.flags import FLAGS, flag_layers
+from phalanx.config.flags import FLAGS, flag_layers, imply_collective
 from phalanx.config.resolve import Layer, parse_override, resolve, setting_keys
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
@@ -38,6 +38,24 @@ def test_free_form_options_take_any_name() -> None:
 @pytest.mark.parametrize("flag", FLAGS)
 def test_every_flag_names_a_setting(flag: str) -> None:
     assert FLAGS[flag][0] in setting_keys()
+
+
+def test_several_workers_imply_collective_unless_a_method_is_named() -> None:
+    def method(base: dict[str, object], *flags: tuple[str, object]) -> str:
+        layers = [Layer("recipe", {"exchange": base})]
+        return resolve([*layers, *imply_collective(layers, flag_layers(dict(flags)))]).config.exchange.method
+
+    assert method({}, ("workers", 2)) == "collective"
+    assert method({"method": "pserver"}, ("workers", 2)) == "pserver"
+    assert method({}, ("workers", 2), ("update_method", "pserver")) == "pserver"
+    assert method({}) == "local"
+    with pytest.raises(UserError, match="one worker"):
+        method({}, ("workers", 2), ("update_method", "local"))
+
+
+def test_durations_survive_the_file() -> None:
+    config = resolve([parse_override("train.length=166.66667ep")]).config
+    assert resolve([Layer("file", config.model_dump(mode="json"))]).config.train.length == config.train.length
 
 
 def test_flags_are_written_as_settings() -> None:

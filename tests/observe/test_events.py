@@ -30,7 +30,7 @@ def test_events_are_json_lines_and_sentences(tmp_path: Path) -> None:
 
 def test_a_resume_makes_later_steps_void(tmp_path: Path) -> None:
     file = EventFile(tmp_path)
-    for event in (step(10), step(20), step(30), ev.Resume(20, "checkpoints/step-20", []), step(30, 2.0)):
+    for event in (step(10), step(20), step(30), ev.Resume(20, 20, "checkpoints/step-20", []), step(30, 2.0)):
         file.take(event)
     file.close()
     assert [r["step"] for r in read_events(tmp_path) if r["kind"] == "step"] == [10, 20, 30]
@@ -45,6 +45,10 @@ def test_a_line_cut_off_by_a_crash_is_passed_over(tmp_path: Path) -> None:
     with (tmp_path / ev.EVENTS_FILE).open("a") as lines:
         lines.write('{"t": 1, "ki')
     assert len(read_events(tmp_path)) == 1
+    again = EventFile(tmp_path)
+    again.take(step(20))
+    again.close()
+    assert [record["step"] for record in read_events(tmp_path)] == [10, 20]
 
 
 def test_a_garbled_line_is_named(tmp_path: Path) -> None:

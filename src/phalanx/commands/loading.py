@@ -12,7 +12,7 @@ from phalanx import checkpoint
 from phalanx.config.resolve import Layer, resolve
 from phalanx.config.schema import RunConfig
 from phalanx.data.mixing import to_input
-from phalanx.engine.settings import Settings, choose, keep_freed_memory
+from phalanx.engine.settings import Settings, choose
 from phalanx.engine.state import Best
 from phalanx.errors import UserError
 from phalanx.identity import Identity
@@ -75,8 +75,6 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     # Weights are about to be loaded: neither published nor elaborate starting values are needed.
     unborn = {"pretrained": False, "initializer": "default"}
     config = resolve([saved, Layer("the command line", {"machine": dict(machine), "model": unborn})]).config
-    if config.machine.allocator != "system":
-        keep_freed_memory()
     settings = choose(config.machine)
     settings.apply()
     model = build_model(

@@ -19,6 +19,9 @@ class Duration:
     amount: float
     unit: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "amount", float(self.amount))
+
     @classmethod
     def parse(cls, text: str) -> "Duration":
         match = _PATTERN.match(text)
@@ -30,7 +33,8 @@ class Duration:
         return cls(amount, match[2])
 
     def __str__(self) -> str:
-        return f"{self.amount:g}{self.unit}" if self.amount < 1e6 else f"{self.amount:.0f}{self.unit}"
+        amount = int(self.amount) if self.amount.is_integer() else self.amount
+        return f"{amount}{self.unit}"
 
     def steps(self, *, steps_per_epoch: int, samples_per_step: int, total_steps: int | None = None) -> int:
         """This duration in optimizer steps; a share of the run needs to know how long the run is."""

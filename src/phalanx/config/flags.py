@@ -1,13 +1,13 @@
 """The usual settings as flags: one table from a flag to the settings that it stands for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from phalanx.config.resolve import Layer, nest
+from phalanx.config.resolve import Layer, flatten, nest
 
 
 def _epochs(value: float) -> str:
-    return f"{value:g}ep"
+    return f"{value!r}ep"
 
 
 def _places(value: str) -> list[str]:
@@ -55,10 +55,20 @@ def flag_layers(given: Mapping[str, Any]) -> list[Layer]:
     layers = []
     if given.get("lr_step_epochs") is not None and given.get("lr_schedule") is None:
         layers.append(Layer("--lr-step-epochs", nest("schedule.kind", "step")))
-    if (given.get("workers") or 1) > 1 and given.get("update_method") is None:
-        layers.append(Layer("--workers", nest("exchange.method", "collective")))
     for flag, value in given.items():
         if value is not None:
             key, written = FLAGS[flag]
             layers.append(Layer(f"--{flag.replace('_', '-')}", nest(key, written(value))))
     return layers
+
+
+def imply_collective(base: Sequence[Layer], given: Sequence[Layer]) -> list[Layer]:
+    """Several workers cannot be local: unless a method is named, they are collective."""
+
+    def last(layers: Sequence[Layer], key: str, default: Any) -> Any:
+        return next((flat[key] for layer in reversed(layers) if key in (flat := flatten(layer.values))), default)
+
+    workers, method = last([*base, *given], "exchange.workers", 1), last(base, "exchange.method", "local")
+    if isinstance(workers, int) and workers > 1 and method == "local" and last(given, "exchange.method", None) is None:
+        return [Layer(f"exchange.workers={workers}", nest("exchange.method", "collective")), *given]
+    return list(given)

@@ -23,7 +23,7 @@ WORTH_SHARING = 2**16
 
 
 class BadImages:
-    """Keeps count of a split's images that do not decode, each once a run, and ends the run where it must."""
+    """Keeps count of a split's images that do not decode, each once a process, and ends the run where it must."""
 
     def __init__(self, source: Source, policy: Literal["skip", "stop"] = "skip", cap: float = 0.01) -> None:
         self.source, self.policy, self.cap = source, policy, cap
@@ -191,7 +191,7 @@ def in_background(batches: Generator[Batch], prefetch: int) -> Generator[Batch]:
     finally:
         stopped = True
         room.release()  # the thread may be waiting for room
-        thread.join()
+        thread.join(timeout=60)
 
 
 def _read(source: Source, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read:

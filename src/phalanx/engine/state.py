@@ -35,6 +35,11 @@ class Ema:
         # A young average follows quickly; otherwise it would remember the random start for 1/(1-decay) steps.
         decay = min(self._decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
+        self.copy_buffers(model)
+
+    @torch.no_grad()
+    def copy_buffers(self, model: nn.Module) -> None:
+        """Batch-norm statistics are the model's own: they are averages already."""
         for mine, theirs in zip(self.model.buffers(), model.buffers(), strict=True):
             mine.copy_(theirs)
 
@@ -81,12 +86,20 @@ class TrainState:
         """The model that is evaluated, exported and used: the average where there is one."""
         return self.ema.model if self.ema is not None else self.model
 
+    def rescale(self, steps_per_epoch: int, samples_per_step: int) -> None:
+        """Count steps anew after the number of samples a step has changed: the position in the data stays."""
+        before = max(1, self.step)
+        self.step = self.epoch * steps_per_epoch + self.start // samples_per_step
+        self.evaluated_step = self.evaluated_step * self.step // before
+        if self.best is not None:
+            self.best.step = self.best.step * self.step // before
+
     def advance(self, batch: Batch) -> None:
         """Move past a batch that has been used."""
         self.step += 1
         self.start = batch.start + batch.total
         if batch.last:
-            self.epoch, self.start = self.epoch + 1, 0
+            self.epoch, self.start = batch.epoch + 1, 0
 
     def move_to(self, step: int, steps_per_epoch: int, samples_per_step: int) -> None:
         """Stand before a step of a run, as a worker that joins it while it runs."""

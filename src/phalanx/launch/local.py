@@ -16,6 +16,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.checkpoint import FOLDER, latest_path
 from phalanx.errors import EXIT_OURS, EXIT_USER
 from phalanx.launch.role import Role, environment_of
 from phalanx.signals import StopRequest
@@ -120,10 +121,10 @@ def _how(ended: Running) -> str:
 def _report(failed: Running, console: Console) -> int:
     """Name who failed first. Trainer 0 has said why on the screen; the others' last lines are in their logs."""
     code = failed.process.returncode
-    console.print(
-        Text(f"{failed.role.name} {_how(failed)}; the job ends. Saved checkpoints are valid: go on with --resume"),
-        soft_wrap=True,
-    )
+    run = failed.role.run
+    kept = run is not None and latest_path(run / FOLDER)
+    way_on = f"; saved checkpoints are valid, go on with phalanx train --resume {run}" if kept else ""
+    console.print(Text(f"{failed.role.name} {_how(failed)}; the job ends{way_on}"), soft_wrap=True)
     if failed.log.exists():
         console.print(Text(f"its log, {failed.log}, ends:"))
         for line in failed.log.read_text(errors="replace").splitlines()[-8:]:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -40,10 +41,14 @@ class Start(Event):
 
 @dataclass(frozen=True)
 class Resume(Event):
-    """Training goes on from a checkpoint. Earlier events with a later step are void."""
+    """Training goes on from a checkpoint. Earlier events with a step after `saved_step` are void.
+
+    The two steps differ where a step now has another number of samples, and steps are counted anew.
+    """
 
     kind: ClassVar[str] = "resume"
     step: int
+    saved_step: int
     checkpoint: str
     warnings: list[str]
 
@@ -204,6 +209,7 @@ class EventFile:
     """Writes events as JSON lines."""
 
     def __init__(self, run: Path) -> None:
+        _cut_unfinished_line(run / EVENTS_FILE)
         self._lines = AppendedLines(run / EVENTS_FILE)
 
     def take(self, event: Event) -> None:
@@ -212,6 +218,14 @@ class EventFile:
 
     def close(self) -> None:
         self._lines.close()
+
+
+def _cut_unfinished_line(path: Path) -> None:
+    """A process that died while writing left part of a line; the next event must not become the rest of it."""
+    if path.is_file():
+        content = path.read_bytes()
+        if content and not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _finite(value: Any) -> Any:
@@ -233,7 +247,7 @@ def read_events(run: Path, *, superseded: bool = False) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     for record in _records(path):
         if record["kind"] == Resume.kind and not superseded:
-            kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["step"]]
+            kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["saved_step"]]
         kept.append(record)
     return kept
 

@@ -15,6 +15,10 @@ _LABELS = {"step": "step", "epoch": "epoch", "time": "seconds of training"}
 _ENDINGS = ("png", "svg", "pdf")
 
 
+class NothingToDraw(UserError):
+    """A run without a step or an evaluation."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """One series of points."""
@@ -40,7 +44,9 @@ def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
     records = read_events(run)
     starts = [record for record in records if record["kind"] == ev.Start.kind]
     if not starts:
-        raise UserError(f"{run} has nothing to draw", why="it ended before training began", remedy="see its log.txt")
+        raise NothingToDraw(
+            f"{run} has nothing to draw", why="it ended before training began", remedy="see its log.txt"
+        )
     per_epoch = starts[-1]["steps_per_epoch"]
     places = _places(records, axis, per_epoch)
 
@@ -82,7 +88,7 @@ def draw_curves(runs: list[Path], out: Path, axis: Axis = "epoch") -> None:
         )
     named = [read_curves(run, axis, label) for run, label in zip(runs, _names(runs), strict=True)]
     if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
-        raise UserError(
+        raise NothingToDraw(
             "there is nothing to draw yet",
             why="no step or evaluation has been reported",
             remedy="train a little longer",

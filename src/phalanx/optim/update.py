@@ -57,12 +57,9 @@ class Update:
                 elif value is not None:
                     scalars[f"{self.names[number]}/{slot}"] = value
         # Some optimizers count in the group (timm's LAMB its steps). Settings are not state: the config has them.
+        settings = (*self._optimizer.defaults, "params", "initial_lr")
         counters = [
-            {
-                key: value
-                for key, value in group.items()
-                if key not in (*self._optimizer.defaults, "params", "initial_lr")
-            }
+            {key: _plain(value) for key, value in group.items() if key not in settings}
             for group in saved["param_groups"]
         ]
         return tensors, {"name": self._name, "slots": scalars, "groups": counters}
@@ -86,14 +83,26 @@ class Update:
             state.setdefault(numbers[name], {})[slot] = value
         groups = self._optimizer.state_dict()["param_groups"]
         for group, counters in zip(groups, scalars["groups"], strict=False):
-            group.update(counters)
+            group.update({key: _restored(value) for key, value in counters.items()})
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _plain(value: Any) -> Any:
+    """A counter as JSON; some optimizers keep theirs in a tensor of one number."""
+    return {"tensor": value.item(), "dtype": str(value.dtype)} if isinstance(value, Tensor) else value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, dict) and "tensor" in value:
+        return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"].removeprefix("torch.")))
+    return value
 
 
 def make_optimizer(groups: Groups, config: OptimConfig, lr: float) -> torch.optim.Optimizer:
     """An optimizer by name. torch's own are made here; any other comes from timm, which is slow to import."""
     name = config.name.lower()
     common: dict[str, Any] = {"lr": lr, "weight_decay": config.weight_decay}
+    adaptive: dict[str, Any] = {"fused": _fusible(groups), "betas": (config.momentum, 0.999), **config.options}
     native: dict[str, Callable[[], torch.optim.Optimizer]] = {
         "sgd": lambda: torch.optim.SGD(
             groups,
@@ -102,15 +111,15 @@ def make_optimizer(groups: Groups, config: OptimConfig, lr: float) -> torch.opti
             nesterov=config.nesterov and config.momentum > 0,
             **{"fused": _fusible(groups), **config.options},
         ),
-        "adam": lambda: torch.optim.Adam(groups, **common, **{"fused": _fusible(groups), **config.options}),
-        "adamw": lambda: torch.optim.AdamW(groups, **common, **{"fused": _fusible(groups), **config.options}),
+        "adam": lambda: torch.optim.Adam(groups, **common, **adaptive),
+        "adamw": lambda: torch.optim.AdamW(groups, **common, **adaptive),
         "rmsprop": lambda: torch.optim.RMSprop(groups, **common, momentum=config.momentum, **config.options),
     }
     try:
         if name in native:
             return native[name]()
         return _from_timm(name, groups, config, lr)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AssertionError, ImportError) as error:
         raise UserError(
             f"the optimizer {config.name} cannot be made with these settings",
             why=str(error),
@@ -127,7 +136,8 @@ def _fusible(groups: Groups) -> bool:
 def _from_timm(name: str, groups: Groups, config: OptimConfig, lr: float) -> torch.optim.Optimizer:
     from timm.optim import create_optimizer_v2, list_optimizers  # type: ignore[attr-defined]
 
-    known = [str(each) for each in list_optimizers()]
+    # Second-order ones need a graph of the gradient, or keep state that a checkpoint cannot hold.
+    known = [str(each) for each in list_optimizers() if not str(each).startswith(("adahessian", "kron"))]
     if name not in known:
         raise UserError(
             f"there is no optimizer {config.name!r}",
