@@ -191,4 +191,4 @@ def keep_freed_memory() -> None:
     libc.mallopt(mmap_max, 0)
     libc.mallopt(mmap_threshold, 1 << 30)
     libc.mallopt(trim_threshold, -1)  # glibc reads it as unsigned: never
-    libc.mallopt(top_pad, 256 << 20)
+    libc.mallopt(top_pad, 64 << 20)

@@ -157,7 +157,8 @@ class BasicBlock(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         branch = F.relu(self.bn1(self.conv1(maps)), inplace=True)
         branch = self.bn2(self.conv2(self.dropout(branch)))
-        return F.relu(self.shortcut(maps) + self.skip(branch), inplace=True)
+        # Into the branch, whose norm does not need its output again: one activation less to keep per block.
+        return F.relu(self.skip(branch).add_(self.shortcut(maps)), inplace=True)
 
 
 class PreactBlock(nn.Module):
