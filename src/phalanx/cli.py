@@ -81,7 +81,10 @@ def phalanx(
 @app.command()
 def train(
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits")
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits, or images where --data is given"
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="a name that `phalanx models` lists")] = None,
     pretrained: Annotated[
@@ -162,7 +165,7 @@ def _request(
 ) -> "Request":
     """What to train, checked as far as it can be before anything heavy is imported."""
     from phalanx.config.flags import imply_collective
-    from phalanx.config.recipes import load_recipe
+    from phalanx.config.recipes import default_recipe, load_recipe
     from phalanx.config.resolve import Layer, parse_override, resolve
     from phalanx.request import Request
     from phalanx.run import RunFolder, find_run
@@ -174,7 +177,7 @@ def _request(
         tail = [given, *tail]
     command = shlex.join(["phalanx", *sys.argv[1:]])
     if resume is None:
-        layers = load_recipe(recipe or "digits").layers
+        layers = load_recipe(recipe or default_recipe(tail)).layers
         resolved = resolve([*layers, *imply_collective(layers, tail)])
         _refuse_other_world(resolved.config.exchange.workers, role)
         return Request(resolved, command, out=out, init_from=init_from)

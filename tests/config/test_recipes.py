@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.config.recipes import CLAIM_PARTS, load_recipe, recipe_names
-from phalanx.config.resolve import resolve
+from phalanx.config.flags import flag_layers
+from phalanx.config.recipes import CLAIM_PARTS, default_recipe, load_recipe, recipe_names
+from phalanx.config.resolve import parse_override, resolve
 from phalanx.errors import UserError
 
 
@@ -51,6 +52,13 @@ def test_missing_and_binary_files_are_explained(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not UTF-8"):
         load_recipe(str(tmp_path / "binary.yaml"))
+
+
+def test_data_without_a_recipe_is_not_taken_for_digits() -> None:
+    assert default_recipe([]) == "digits"
+    assert default_recipe(flag_layers({"lr": 0.1})) == "digits"
+    assert default_recipe(flag_layers({"data": "photos/"})) == "images"
+    assert default_recipe([parse_override("data.source=synthetic")]) == "synthetic"
 
 
 def test_unknown_names_get_the_nearest() -> None:

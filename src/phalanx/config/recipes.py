@@ -1,5 +1,6 @@
 """Recipes: YAML that opens with its claim, and may extend another recipe."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -8,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from phalanx.config.resolve import Layer
+from phalanx.config.resolve import Layer, flatten
 from phalanx.config.text import read_yaml
 from phalanx.errors import UserError, nearest
 
@@ -33,6 +34,13 @@ def recipe_names() -> list[str]:
 def load_recipe(name: str) -> Recipe:
     """A recipe by name, or from a file: anything that ends in .yaml or holds a slash is a path."""
     return _load(name, beside=None, seen=())
+
+
+def default_recipe(given: Sequence[Layer]) -> str:
+    """The recipe where none is named: digits, or one for photographs where the user brings data."""
+    sources = [flatten(layer.values).get("data.source") for layer in given]
+    named = [source for source in sources if source is not None]
+    return "digits" if not named or named[-1] == "digits" else "synthetic" if named[-1] == "synthetic" else "images"
 
 
 def _shelf() -> Traversable:
