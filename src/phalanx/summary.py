@@ -1,5 +1,6 @@
 """The first and the last thing a run prints, and summary.json."""
 
+import resource
 from typing import Any
 
 from rich.console import Console
@@ -57,6 +58,7 @@ def write_summary(
         },
         "workers": trainer.exchange.share.world,
         "slowest": trainer.slowness.sentence(),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "train_s": state.train_s,
         "wall_s": trainer.wall_s(state),
         "model": start.model,

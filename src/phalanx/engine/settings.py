@@ -70,7 +70,7 @@ def choose(config: MachineConfig, workers_here: int = 1) -> Settings:
     deterministic = _given_or(
         config.deterministic,
         Decision(
-            device.value.type == "cpu", "costs nothing on a CPU" if device.value.type == "cpu" else "slower on a GPU"
+            device.value.type == "cpu", "nearly free on a CPU" if device.value.type == "cpu" else "slower on a GPU"
         ),
     )
     compiled = _given_or(config.compile, _compile(device.value))

@@ -18,6 +18,7 @@ from phalanx.exchange.base import Applied
 from phalanx.exchange.compress.hooks import register
 from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.compress.spec import CompressionSpec
+from phalanx.exchange.local import update_here
 from phalanx.launch.role import Role
 from phalanx.optim.update import Update
 
@@ -94,11 +95,7 @@ class CollectiveExchange:
 
     def apply(self, step: int) -> Applied:
         begin = time.perf_counter()
-        norm = None
-        if self._clip_norm is not None:
-            norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm))
-        lr = self._update(step)
-        self._update.clear()
+        lr, norm = update_here(self._model, self._update, self._clip_norm, step)
         sent, received = self._hook.take_bytes()
         return Applied(
             lr,

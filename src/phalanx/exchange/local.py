@@ -12,6 +12,14 @@ from phalanx.exchange.base import Applied
 from phalanx.optim.update import Update
 
 
+def update_here(model: nn.Module, update: Update, clip_norm: float | None, step: int) -> tuple[float, float | None]:
+    """Clip, update and clear, where all gradients of a step are at hand: the rate, and the norm if it was needed."""
+    norm = None if clip_norm is None else float(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
+    lr = update(step)
+    update.clear()
+    return lr, norm
+
+
 class LocalExchange:
     """The update happens here, on gradients made here."""
 
@@ -34,11 +42,7 @@ class LocalExchange:
 
     def apply(self, step: int) -> Applied:
         begin = time.perf_counter()
-        norm = None
-        if self._clip_norm is not None:
-            norm = float(nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm))
-        lr = self._update(step)
-        self._update.clear()
+        lr, norm = update_here(self._model, self._update, self._clip_norm, step)
         return Applied(lr, norm, exchange_s=0.0, update_s=time.perf_counter() - begin)
 
     def discard(self) -> None:
