@@ -73,8 +73,8 @@ def _aside(folder: Path) -> Iterator[Path]:
 
 
 def _use(model: str, folder: Path) -> str:
-    from phalanx.models.cifar import plan_of
+    from phalanx.models.build import is_ours
 
-    if plan_of(model) is not None:  # timm does not know it
+    if is_ours(model):  # timm does not know it
         return f"phalanx train --model {model} --init-from {folder / 'model.safetensors'}"
     return f"timm.create_model('local-dir:{folder}', pretrained=True)"

@@ -12,7 +12,7 @@ from torch import Tensor
 from phalanx import __version__
 from phalanx.commands.loading import Trained
 from phalanx.errors import UserError
-from phalanx.models.cifar import plan_of
+from phalanx.models.build import is_ours
 from phalanx.models.zoo import constructor_names
 
 MOST_DIFFERENCE = 1e-3  # between the logits of an exported model and the model's own
@@ -55,7 +55,7 @@ def describe(trained: Trained) -> dict[str, Any]:
 def _model_arguments(trained: Trained) -> dict[str, Any]:
     """What the constructor needs besides the numbers of classes and channels, which timm takes from elsewhere."""
     name, options = trained.identity.model, trained.config.model.options
-    if plan_of(name) is None and "img_size" in constructor_names(name):
+    if not is_ours(name) and "img_size" in constructor_names(name):
         return {"img_size": trained.identity.image_size, **options}
     return options
 

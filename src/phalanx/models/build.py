@@ -4,11 +4,18 @@ from torch import nn
 
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError, nearest
+from phalanx.models import fast
 from phalanx.models.cifar import CifarNet, Plan, build_cifar, plan_of
 from phalanx.models.initialize import initialize, undo_zero_init
 from phalanx.models.zoo import build_timm
 
-OUR_OPTIONS = ("width", "dropout")
+CIFAR_OPTIONS = ("width", "dropout")
+FAST_OPTIONS = ("width",)
+
+
+def is_ours(name: str) -> bool:
+    """Whether the model is one that timm does not know."""
+    return name == fast.NAME or plan_of(name) is not None
 
 
 def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
@@ -18,9 +25,14 @@ def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_s
             f"model.initializer={config.initializer} would overwrite the weights that model.pretrained fetches",
             remedy="leave one of the two out",
         )
+    if config.name == fast.NAME:
+        _refuse_foreign(config, FAST_OPTIONS)
+        quick = fast.build_fast(num_classes=num_classes, channels=channels, image_size=image_size, **config.options)
+        initialize(quick, config.initializer)
+        return quick
     plan = plan_of(config.name)
     if plan is not None:
-        ours = _build_ours(config, plan, num_classes=num_classes, channels=channels)
+        ours = _build_cifar(config, plan, num_classes=num_classes, channels=channels)
         initialize(ours, config.initializer)
         # after the initializer: what starts at zero may be a convolution
         if config.zero_init_last:
@@ -36,14 +48,8 @@ def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_s
     return model
 
 
-def _build_ours(config: ModelConfig, plan: Plan, *, num_classes: int, channels: int) -> CifarNet:
-    if config.pretrained:
-        raise UserError(f"model.pretrained: nobody publishes weights of {config.name}", remedy="--init-from FILE")
-    for option in config.options:
-        if option not in OUR_OPTIONS:
-            raise UserError(
-                f"model.options.{option}: {config.name} has no such option", remedy=nearest(option, OUR_OPTIONS)
-            )
+def _build_cifar(config: ModelConfig, plan: Plan, *, num_classes: int, channels: int) -> CifarNet:
+    _refuse_foreign(config, CIFAR_OPTIONS)
     return build_cifar(
         plan,
         num_classes=num_classes,
@@ -52,3 +58,14 @@ def _build_ours(config: ModelConfig, plan: Plan, *, num_classes: int, channels: 
         drop_path=config.drop_path or 0.0,
         **config.options,
     )
+
+
+def _refuse_foreign(config: ModelConfig, options: tuple[str, ...]) -> None:
+    """What only other models have."""
+    if config.pretrained:
+        raise UserError(f"model.pretrained: nobody publishes weights of {config.name}", remedy="--init-from FILE")
+    for option in config.options:
+        if option not in options:
+            raise UserError(
+                f"model.options.{option}: {config.name} has no such option", remedy=nearest(option, options)
+            )

@@ -18,7 +18,9 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from phalanx.models import cifar, zoo
+from phalanx.config.schema import ModelConfig
+from phalanx.models import cifar, fast, zoo
+from phalanx.models.build import build_model, is_ours
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def list_models(pattern: str | None = None) -> list[str]:
     """The names that match a glob or contain a word: ours first, then timm's."""
     import timm
 
-    names = [*cifar.LISTED, *timm.list_models()]
+    names = [*cifar.LISTED, fast.NAME, *timm.list_models()]
     if not pattern:
         return names
     glob = pattern.lower() if any(sign in pattern for sign in "*?[") else f"*{pattern.lower()}*"
@@ -71,11 +73,10 @@ def cache_path() -> Path:
 
 
 def _count(name: str, image_size: int | None) -> ModelCost:
-    plan = cifar.plan_of(name)
-    if plan is not None:
+    if is_ours(name):
         size = (image_size or cifar.IMAGE_SIZE,) * 2
         with torch.device("meta"):
-            model: nn.Module = cifar.build_cifar(plan, num_classes=10, channels=3)
+            model = build_model(ModelConfig(name=name), num_classes=10, channels=3, image_size=size[0])
     else:
         zoo.require_known(name)
         size = (image_size, image_size) if image_size else zoo.own_input_size(name)

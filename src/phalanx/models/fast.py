@@ -1,0 +1,105 @@
+"""cifar_fast: a small network that learns CIFAR-sized images in few epochs.
+
+Its ideas are those of Jordan 2024 (arXiv:2404.00498) and the speed runs before it: the first layer is not learned but
+computed, so that patches of the data leave it uncorrelated; convolutions start as the identity; norms have no scale,
+and their shifts learn faster than the weights; a maximum, not a mean, closes each stage.
+"""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phalanx.errors import UserError
+
+NAME = "cifar_fast"
+STAGE_WIDTHS = (64, 256, 256)
+SMALLEST_IMAGE = 9  # three halvings after the first layer must leave a pixel
+PATCH = 2
+NORM_MOMENTUM = 0.3  # runs are so short that running statistics must follow quickly
+# A shift counts this many times over, so plain SGD moves it by the square of it: 64 times the rate of a weight.
+SHIFT_SCALE = 8.0
+LOGIT_SCALE = 1 / 9
+WHITENING_FLOOR = 5e-4  # added to each variance: directions with nothing but noise are not blown up
+
+
+def build_fast(*, num_classes: int, channels: int, image_size: int, width: float = 1.0) -> "FastNet":
+    """The network, with every stage `width` times as wide as published."""
+    if not isinstance(width, int | float) or width <= 0:
+        raise UserError(f"model.options.width={width!r} is not a number above 0")
+    if image_size < SMALLEST_IMAGE:
+        raise UserError(
+            f"{NAME} cannot see images of {image_size} pixels",
+            why=f"three of its layers halve the image, which takes {SMALLEST_IMAGE} pixels",
+            remedy=f"data.image_size={SMALLEST_IMAGE} or more, or model.name=cifar_resnet20",
+        )
+    return FastNet(channels, num_classes, tuple(max(1, round(each * width)) for each in STAGE_WIDTHS))
+
+
+class FastNet(nn.Module):
+    """Whitened patches, three stages, the largest value of each map, classifier."""
+
+    def __init__(self, channels: int, num_classes: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        directions = channels * PATCH * PATCH
+        # Not learned, so not a parameter: no gradient is computed or exchanged for it.
+        self.register_buffer("whitening", torch.eye(directions).reshape(directions, channels, PATCH, PATCH))
+        self.whitened_shift = nn.Parameter(torch.zeros(2 * directions))
+        stages, width_in = [], 2 * directions
+        for width in widths:
+            stages.append(Stage(width_in, width))
+            width_in = width
+        self.stages = nn.Sequential(*stages)
+        self.fc = nn.Linear(width_in, num_classes, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        whitening = cast(Tensor, self.whitening)
+        # Each direction and its opposite: what the activation cuts off of one, the other keeps.
+        maps = F.conv2d(images, torch.cat([whitening, -whitening]).to(images.dtype), self.whitened_shift)
+        maps = self.stages(F.gelu(maps))
+        return cast(Tensor, self.fc(maps.amax((2, 3)))) * LOGIT_SCALE
+
+    @torch.no_grad()
+    def look_at(self, images: Tensor) -> None:
+        """Set the first layer from normalised images, so that what it makes of their patches is uncorrelated."""
+        whitening = cast(Tensor, self.whitening)
+        patches = F.unfold(images, PATCH).transpose(1, 2).reshape(-1, whitening.shape[0]).double()
+        variances, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
+        scaled = directions.T / (variances + WHITENING_FLOOR).sqrt()[:, None]
+        whitening.copy_(scaled.flip(0).reshape(whitening.shape))
+
+
+class Stage(nn.Module):
+    """conv, halve, norm, activation; conv, norm, activation."""
+
+    def __init__(self, width_in: int, width: int) -> None:
+        super().__init__()
+        self.conv1, self.norm1 = _identity_conv(width_in, width), ShiftNorm(width)
+        self.conv2, self.norm2 = _identity_conv(width, width), ShiftNorm(width)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        maps = F.gelu(self.norm1(F.max_pool2d(self.conv1(maps), 2)))
+        return F.gelu(self.norm2(self.conv2(maps)))
+
+
+class ShiftNorm(nn.Module):
+    """Batch norm whose scale stays 1 and whose shift learns quickly."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.ones(width))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        mean, var = cast(Tensor, self.running_mean), cast(Tensor, self.running_var)
+        one = torch.ones_like(mean)
+        return F.batch_norm(maps, mean, var, one, self.shift * SHIFT_SCALE, self.training, NORM_MOMENTUM)
+
+
+def _identity_conv(width_in: int, width: int) -> nn.Conv2d:
+    """A convolution that passes its input on, as far as there are maps for it; the rest starts at random."""
+    conv = nn.Conv2d(width_in, width, kernel_size=3, padding=1, bias=False)
+    nn.init.dirac_(conv.weight.data[:width_in])
+    return conv
