@@ -1,0 +1,74 @@
+"""What benchmarks measured before, one JSON object a line, so that a regression is seen."""
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from phalanx.run import machine, versions
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of one benchmark: what was measured, when, where, and with which versions."""
+
+    benchmark: str
+    time: str
+    command: str
+    figures: dict[str, float]
+    machine: dict[str, Any]
+    versions: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def make_entry(benchmark: str, figures: Mapping[str, float]) -> Entry:
+    return Entry(
+        benchmark,
+        time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        shlex.join(["phalanx", *sys.argv[1:]]),
+        {name: float(value) for name, value in figures.items()},
+        machine(),
+        versions(),
+    )
+
+
+def place() -> Path:
+    """Where the history is kept: the user's state folder."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "phalanx" / "bench.jsonl"
+
+
+def append(entry: Entry) -> Path | None:
+    """Add a line. None where it cannot be kept: a benchmark is not to fail for that."""
+    try:
+        path = place()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry.as_dict(), ensure_ascii=False) + "\n")
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        return None
+    return path
+
+
+def entries(benchmark: str | None = None) -> list[Entry]:
+    """What is remembered, oldest first. A line that was cut off by a crash is passed over."""
+    try:
+        lines = place().read_text(encoding="utf-8").splitlines()
+    except (OSError, RuntimeError):
+        return []
+    found = []
+    for line in lines:
+        try:
+            entry = Entry(**json.loads(line))
+        except (ValueError, TypeError):
+            continue
+        if benchmark in (None, entry.benchmark):
+            found.append(entry)
+    return found

@@ -1,0 +1,237 @@
+"""`phalanx bench io`: images a second from disk to batch, beside the loaders of others on the same files."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from phalanx.bench import peers as peers_program
+from phalanx.bench.contender import Contender, ContenderFailed
+from phalanx.bench.io_stages import stages
+from phalanx.bench.peers import PEERS
+from phalanx.bench.report import Table, tell
+from phalanx.config.schema import DataConfig
+from phalanx.data.encoded import EncodedSource
+from phalanx.data.files import FileSource
+from phalanx.data.jpeg import decoder_status, find_decoder
+from phalanx.data.labelled import Labelled
+from phalanx.data.open import open_parts
+from phalanx.data.order import Indices
+from phalanx.errors import UserError, nearest
+from phalanx.native.build import SWITCH
+from phalanx.observe.progress import progress
+
+READS = 3072  # files that all contenders read, again and again
+OURS, PILLOW, BOUND = "phalanx", "phalanx, Pillow alone", "entropy decoding alone"
+JPEG_START = b"\xff\xd8"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured, and how."""
+
+    size: int
+    batch_size: int
+    threads: int
+    decode: str
+    rounds: int
+    seconds: float
+
+
+def bench_io(
+    console: Console,
+    data: str,
+    plan: Plan,
+    peers: Sequence[str] | None,
+    peer_pythons: dict[str, str],
+    *,
+    markdown: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Measure in turns, and tell. `peers` None: all that are installed."""
+    _refuse_unknown([*(peers or []), *peer_pythons])
+    parts, notes = open_parts(DataConfig(source=data), threads=0)
+    source = parts["train"]
+    with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as scratch:
+        indices, left_out = _chosen(source)
+        notes = [*notes, *left_out]
+        job: dict[str, Any] = {
+            "source": data,
+            "indices": indices.tolist(),
+            "decode": plan.decode,
+            "size": plan.size,
+            "batch": plan.batch_size,
+            "threads": plan.threads,
+            "scratch": scratch,
+        }
+        if isinstance(source, EncodedSource):
+            job["root"] = str(_lay_out(console, source, indices, Path(scratch, "images")))
+            if isinstance(source, FileSource):
+                job |= {"source": f"folder:{job['root']}", "indices": None}
+        elif peers or peer_pythons:
+            raise UserError(
+                f"{data} cannot be measured beside others",
+                why="its images are decoded already, and others read JPEG files",
+                remedy="--peers none, or give the files it was made from",
+            )
+        commands, absent = _commands(job, peers, peer_pythons)
+        results, failed = _measure(console, commands, plan)
+        split = stages(source, indices, plan.size)
+    if absent:
+        notes.append(f"not installed: {', '.join(absent)}")
+    notes += [f"{name}: {reason}" for name, reason in failed.items()]
+    tables, figures = _tables(source, plan, results, split, notes)
+    tell(console, "io", tables, figures, markdown=markdown, json_file=json_file)
+
+
+def _refuse_unknown(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in PEERS:
+            raise UserError(f"{name!r} is not a peer that is known", why="unknown name", remedy=nearest(name, PEERS))
+
+
+def _chosen(source: Labelled) -> tuple[Indices, list[str]]:
+    """The samples that are read: some of a large set, all of a small one as often as it takes; and what to tell."""
+    indices = np.random.default_rng(0).permutation(len(source))[:READS]
+    notes = []
+    if isinstance(source, EncodedSource):
+        jpegs = np.array([source.encoded(int(index))[:2] == JPEG_START for index in indices], dtype=np.bool_)
+        if not jpegs.any():
+            raise UserError(
+                "there are no JPEGs to measure with",
+                why=f"{source.description} holds images of other formats",
+                remedy="give photographs, such as ImageNet's",
+            )
+        if not jpegs.all():
+            notes.append(f"{np.sum(~jpegs):,} samples that are not JPEGs are left out, which some peers cannot read")
+        indices = indices[jpegs]
+    return np.resize(indices, READS), notes
+
+
+def _lay_out(console: Console, source: EncodedSource, indices: Indices, root: Path) -> Path:
+    """Class folders of the chosen samples: links to files where there are files, or else files."""
+    with progress(console, "files for all contenders", len(indices)) as advance:
+        for number, index in enumerate(indices.tolist()):
+            place = root / f"{source.labels[index]:05}" / f"{number:06}.jpg"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(source, FileSource):
+                place.symlink_to(Path(source.name(index)).absolute())
+            else:
+                place.write_bytes(source.encoded(index))
+            advance(1)
+    return root
+
+
+Commands = dict[str, tuple[list[str], dict[str, str]]]
+
+
+def _commands(job: dict[str, Any], wanted: Sequence[str] | None, pythons: dict[str, str]) -> tuple[Commands, list[str]]:
+    """What to run: name → command and environment; and the peers that are not there."""
+    ours = [sys.executable, "-m", "phalanx.bench.io_phalanx"]
+    text = json.dumps(job)
+    commands: Commands = {OURS: ([*ours, "pipeline", text], {})}
+    if "root" in job and find_decoder() is not None:
+        commands[PILLOW] = ([*ours, "pipeline", text], {SWITCH: "0"})
+        commands[BOUND] = ([*ours, "entropy", text], {})
+    absent = []
+    for name, (_, modules) in PEERS.items():
+        if "root" not in job or not (wanted is None or name in wanted or name in pythons):
+            continue
+        python = pythons.get(name, sys.executable)
+        if _has(python, modules):
+            # Its own folder is not to be searched for modules: it holds an io.py.
+            commands[name] = ([python, "-P", str(Path(peers_program.__file__)), name, text], {})
+        else:
+            absent.append(name)
+    return commands, absent
+
+
+def _has(python: str, modules: Sequence[str]) -> bool:
+    if python == sys.executable:
+        return all(find_spec(module.partition(".")[0]) and find_spec(module) for module in modules)
+    imports = "; ".join(f"import {module}" for module in modules)
+    try:
+        done = subprocess.run([python, "-c", imports], capture_output=True, text=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(
+            f"{python} does not run", why=str(error), remedy="give a Python: --peer-env NAME=FOLDER/bin/python"
+        ) from error
+    return done.returncode == 0
+
+
+def _measure(console: Console, commands: Commands, plan: Plan) -> tuple[dict[str, Contender], dict[str, str]]:
+    """Each contender with its turns, and why others have none."""
+    contenders: dict[str, Contender] = {}
+    failed: dict[str, str] = {}
+    with ExitStack() as stack, progress(console, "bench io", len(commands) * (1 + plan.rounds)) as advance:
+        started = [stack.enter_context(Contender(name, *command)) for name, command in commands.items()]
+        for contender in started:
+            try:
+                contender.wait_until_ready()
+                contenders[contender.name] = contender
+            except ContenderFailed as error:
+                failed[contender.name] = str(error)
+            advance(1)
+        for _ in range(plan.rounds):
+            for name in list(contenders):
+                try:
+                    contenders[name].take_turn(plan.seconds)
+                except ContenderFailed as error:
+                    failed[name] = str(error)
+                    del contenders[name]
+                advance(1)
+    if OURS not in contenders:
+        raise RuntimeError(f"Phalanx itself could not be measured: {failed[OURS]}")
+    return contenders, failed
+
+
+def _tables(
+    source: Labelled, plan: Plan, results: dict[str, Contender], split: dict[str, float], notes: Sequence[str]
+) -> tuple[list[Table], dict[str, float]]:
+    turns = {name: contender.turns for name, contender in results.items()}
+    ratios = {
+        name: statistics.median(ours / its for ours, its in zip(turns[OURS].rates, each.rates, strict=True))
+        for name, each in turns.items()
+    }
+    rows = [
+        [
+            name,
+            f"{statistics.median(each.rates):,.0f}",
+            f"{min(each.rates):,.0f} to {max(each.rates):,.0f}",
+            f"{ratios[name]:.2f}",
+            f"{1e3 * statistics.median(each.cpu_s):.2f}",
+            f"{each.memory_bytes / 1e6:,.0f}",
+        ]
+        for name, each in sorted(turns.items(), key=lambda item: -statistics.median(item[1].rates))
+    ]
+    title = (
+        f"Decode, random-resized crop to {plan.size}, flip, batches of {plan.batch_size}, {plan.threads} threads or "
+        f"workers, {plan.rounds} turns of {plan.seconds:g} s: {source.description}"
+    )
+    said = (
+        f"JPEGs by {decoder_status()}; decode: {plan.decode}",
+        "phalanx is …×: how many times as fast Phalanx was in the same turns, their median",
+        *notes,
+    )
+    columns = ("", "images/s", "spread", "phalanx is …×", "CPU ms/image", "memory MB")
+    figures = {"images/s": statistics.median(turns[OURS].rates)}
+    figures |= {f"phalanx / {name}": ratio for name, ratio in ratios.items() if name != OURS}
+    parts = [[name, f"{microseconds:,.0f}"] for name, microseconds in split.items()]
+    one = Table("Phalanx, one image in one thread", ("", "CPU µs"), parts)
+    return [Table(title, columns, rows, said), one], figures
+
+
+def default_threads() -> int:
+    """As many as there are cores that may be used."""
+    return len(os.sched_getaffinity(0))
