@@ -34,11 +34,11 @@ def worker(arguments: argparse.Namespace) -> None:
     from torch import nn
 
     from phalanx.config.schema import ExchangeConfig, OptimConfig
-    from phalanx.exchange.pserver import memory
     from phalanx.exchange.pserver.client import PserverExchange
-    from phalanx.launch.role import role_from
+    from phalanx.launch.dialects import role_from
     from phalanx.optim.schedule import Schedule
     from phalanx.optim.update import Update
+    from phalanx.wire import memory
 
     role = role_from(os.environ)
     assert role is not None
@@ -82,7 +82,7 @@ def worker(arguments: argparse.Namespace) -> None:
 
 def serve(arguments: argparse.Namespace) -> None:
     from phalanx.exchange.pserver.serve import serve
-    from phalanx.launch.role import role_from
+    from phalanx.launch.dialects import role_from
 
     role = role_from(os.environ)
     assert role is not None

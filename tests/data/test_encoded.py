@@ -1,14 +1,19 @@
 """Compressed samples: threads change nothing; bad ones are replaced or left out, and told."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageOps
 
+from phalanx.config.schema import DataConfig
 from phalanx.data.base import Read, Source, View
-from phalanx.data.encoded import EncodedSource, decode_pool
+from phalanx.data.encoded import EncodedSource, batch_parts, decode_pool, decoded_as
+from phalanx.data.framing import RandomResizedCrop
 from phalanx.errors import UserError
+from tests.data.jpegs import jpeg, oriented, photograph
 from tests.data.samples import Told, assert_helpful, image_bytes, smooth
 
 BROKEN = b"not an image"
@@ -118,6 +123,43 @@ def test_a_subset_never_takes_a_replacement_from_outside() -> None:
     assert result.bad[0][0] == 0
     np.testing.assert_array_equal(subset.labels, [0, 0, 1])
     assert len(subset.subset(np.array([1]))) == 1
+
+
+@pytest.mark.parametrize(("count", "threads"), [(0, 2), (1, 4), (64, 0), (64, 2), (65, 3), (1000, 8)])
+def test_parts_of_a_batch_cover_it_and_end_with_single_samples(count: int, threads: int) -> None:
+    parts = list(batch_parts(count, decode_pool(threads)))
+    assert [place for part in parts for place in range(count)[part]] == list(range(count))
+    sizes = [part.stop - part.start for part in parts]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1:] in ([1], [])
+
+
+def test_jpegs_and_others_in_one_batch_whatever_the_threads() -> None:
+    """Native code and Pillow, good and bad ones, replaced and not: the same in every division of the work."""
+    pixels = [photograph(30 + i, 40, seed=i) for i in range(30)]
+    data: list[bytes | None] = [image_bytes(p) if i % 4 == 1 else jpeg(p) for i, p in enumerate(pixels)]
+    data[5], data[17], data[18] = BROKEN, jpeg(pixels[17])[:-300], None
+    framing = RandomResizedCrop(16, flip=0.5, seed=3)
+    indices = np.array([*range(30), 5, 18, 0], dtype=np.int64)
+    for replace_bad in (True, False):
+        reads = [held(data, threads).read(indices, framing, 2, replace_bad=replace_bad) for threads in (0, 1, 2, 5)]
+        for other in reads[1:]:
+            np.testing.assert_array_equal(other.images, reads[0].images)
+            np.testing.assert_array_equal(other.indices, reads[0].indices)
+            assert other.bad == reads[0].bad
+        assert [index for index, _ in reads[0].bad] == [5, 17, 18]
+        assert len(reads[0].indices) == (33 if replace_bad else 28)
+        alone = held(data, 0).read(indices[8:9], framing, 2, replace_bad=replace_bad)
+        np.testing.assert_array_equal(alone.images[0], reads[0].images[8 if replace_bad else 7])
+
+
+def test_settings_reach_the_decoder() -> None:
+    data = jpeg(photograph(60, 80), exif=oriented(6))
+    config = DataConfig(decode="exact", exif_orientation=True)
+    source = decoded_as(config, held([data])).subset(np.array([0]))
+    seen = source.read(np.array([0]), Told(60, (View(0, 0, 60, 60),)), 0, replace_bad=True)
+    upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
+    np.testing.assert_array_equal(seen.images[0], upright[:60, :60])
 
 
 def test_no_samples_give_an_empty_read() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.native.build import Library, find_library, load_library, native_status
+from phalanx.native.build import Library, find_library, library_key, load_library, native_status
 
 ENCODE = """
 import torch
@@ -72,6 +72,21 @@ def test_half_a_file_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     made.unlink()  # not written over: this process has it mapped
     made.write_bytes(b"\x7fELF")
     assert find_afresh("top_k").handle is not None
+
+
+def test_an_edited_header_makes_another_library(tmp_path: Path) -> None:
+    source, header = tmp_path / "some.c", tmp_path / "some.h"
+    source.write_text('#include "some.h"')
+    header.write_text("int f(void);")
+    before = library_key(source, ["cc"])
+    header.write_text("int g(void);")
+    assert library_key(source, ["cc"]) != before
+    assert library_key(source, ["cc", "-g"]) != library_key(source, ["cc"])
+
+
+def test_what_does_the_work_instead_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_NATIVE", "0")
+    assert find_library.__wrapped__("resample", "Pillow") == Library(None, "Pillow (PHALANX_NATIVE=0)")
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:

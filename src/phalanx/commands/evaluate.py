@@ -96,7 +96,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
     config, identity = trained.config, trained.identity
     k = min(config.eval.top_k, len(identity.classes))
     inputs = Inputs(trained.settings, config.augment, identity.mean, identity.std, config.train.seed)
-    engine = Engine(trained.settings, inputs, config.loss.label_smoothing, k, config.train.seed)
+    engine = Engine(trained.settings, inputs, config.loss.label_smoothing, k, config.train.seed, config.eval.mirror)
     batches = evaluation_batches(
         source,
         still_framing(config.data, identity.image_size, identity.margin),

@@ -87,7 +87,6 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     load_weights(model, tensors, str(loaded.path))
     if settings.compile:
         model.compile()
-    parts = config.exchange.workers * config.optim.accumulate
     return Trained(
         path=loaded.path,
         model=model.eval().requires_grad_(False),
@@ -95,6 +94,6 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
         identity=identity,
         settings=settings,
         step=step,
-        batch_size=config.eval.batch_size or max(1, samples_per_step // parts),
+        batch_size=config.eval.batch_size or max(1, samples_per_step // config.micro_batches),
         judged=best if best and best.step == step else None,
     )

@@ -1,37 +1,5 @@
-"""How far a command is: a bar on a terminal, a line every ten seconds anywhere else."""
+"""How far a command is. The bar itself lives in observe/, where reading data uses it too."""
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from phalanx.observe.progress import progress
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from phalanx.observe.tables import print_line
-
-LINE_EVERY_S = 10.0
-
-
-@contextmanager
-def progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many more are done."""
-    if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda count: bar.advance(task, count)
-        return
-    yield _Lines(console, what, total).advance
-
-
-class _Lines:
-    def __init__(self, console: Console, what: str, total: int) -> None:
-        self._console, self._what, self._total = console, what, total
-        self._done, self._said = 0, time.monotonic()
-
-    def advance(self, count: int) -> None:
-        self._done += count
-        if time.monotonic() - self._said >= LINE_EVERY_S:
-            self._said = time.monotonic()
-            print_line(self._console, f"{self._what} {self._done:,} of {self._total:,}")
-            self._console.file.flush()
+__all__ = ["progress"]

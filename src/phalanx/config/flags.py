@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from phalanx.config.resolve import Layer, flatten, nest
+from phalanx.config.schema import RunConfig
 
 
 def _epochs(value: float) -> str:
@@ -11,7 +12,11 @@ def _epochs(value: float) -> str:
 
 
 def _places(value: str) -> list[str]:
-    return [f"{place.strip()}ep" for place in value.split(",") if place.strip()]
+    return [f"{place}ep" for place in _parts(value)]
+
+
+def _parts(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def _same(value: Any) -> Any:
@@ -47,6 +52,11 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "servers": ("exchange.servers", _same),
     "mode": ("exchange.mode", _same),
     "compress": ("exchange.compress", _same),
+    "evaluator": ("eval.evaluator", _same),
+    "max_restarts": ("exchange.max_restarts", _same),
+    "min_workers": ("exchange.min_workers", _same),
+    "data_service": ("data.service", _parts),
+    "data_servers": ("data.servers", _same),
 }
 
 
@@ -64,11 +74,31 @@ def flag_layers(given: Mapping[str, Any]) -> list[Layer]:
 
 def imply_collective(base: Sequence[Layer], given: Sequence[Layer]) -> list[Layer]:
     """Several workers cannot be local: unless a method is named, they are collective."""
-
-    def last(layers: Sequence[Layer], key: str, default: Any) -> Any:
-        return next((flat[key] for layer in reversed(layers) if key in (flat := flatten(layer.values))), default)
-
-    workers, method = last([*base, *given], "exchange.workers", 1), last(base, "exchange.method", "local")
-    if isinstance(workers, int) and workers > 1 and method == "local" and last(given, "exchange.method", None) is None:
+    workers, method = last_value([*base, *given], "exchange.workers", 1), last_value(base, "exchange.method", "local")
+    named = last_value(given, "exchange.method", None) is not None
+    if isinstance(workers, int) and workers > 1 and method == "local" and not named:
         return [Layer(f"exchange.workers={workers}", nest("exchange.method", "collective")), *given]
     return list(given)
+
+
+def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
+    """A run that goes on with another number of workers keeps its steps, unless they are given anew.
+
+    Its samples and its micro-batches stay what they were, so that batch norm, mixing and dropout see what they would
+    have seen. Only where there are more workers than micro-batches, these are cut smaller.
+    """
+    sizes = ("train.batch_size", "train.global_batch_size", "train.micro_batches", "optim.accumulate")
+    workers = last_value(given, "exchange.workers", before.exchange.workers)
+    if workers == before.exchange.workers or any(last_value(given, key, None) is not None for key in sizes):
+        return list(given)
+    parts = before.micro_batches
+    kept = {
+        "global_batch_size": before.train.global_batch_size or before.train.batch_size * parts,
+        "micro_batches": max(parts, workers) if isinstance(workers, int) else parts,
+    }
+    return [Layer("the run's own batch", {"train": kept}), *given]
+
+
+def last_value(layers: Sequence[Layer], key: str, default: Any) -> Any:
+    """What the topmost layer that names a setting says, before anything is validated."""
+    return next((flat[key] for layer in reversed(layers) if key in (flat := flatten(layer.values))), default)

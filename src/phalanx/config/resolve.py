@@ -127,6 +127,14 @@ def resolve(layers: Sequence[Layer]) -> Resolved:
         raise _explain(error, origins) from error
 
 
+def merge_layers(layers: Sequence[Layer]) -> Tree:
+    """Layers laid over one another as one tree of settings, not validated: a recipe without ancestors."""
+    merged: Tree = {}
+    for layer in layers:
+        _merge(merged, layer.values)
+    return merged
+
+
 def _owner(key: str, known: Sequence[str]) -> str | None:
     """The setting a dotted key belongs to: itself, or the free-form dictionary around it."""
     if key in known:

@@ -61,6 +61,26 @@ class DataConfig(Section):
     prefetch: Count = Field(3, description="batches made ahead of the step that uses them")
     bad_images: Literal["skip", "stop"] = Field("skip", description="what to do with an image that does not decode")
     bad_images_cap: Share = Field(0.01, description="share of bad images above which a skipping run stops")
+    service: list[str] = Field([], description="addresses of data servers (HOST:PORT) that make the training batches")
+    servers: Annotated[int, Field(ge=0)] = Field(0, description="data servers to start on this machine")
+    service_key: Path | None = Field(None, description="file with the data servers' key; default: PHALANX_KEY")
+    service_timeout_s: Positive = Field(300.0, description="how long to wait while no data server is there")
+    service_fallback: bool = Field(False, description="make batches here while no data server is there")
+    quarantine: Path | None = Field(
+        None, description="list of samples to leave out, such as `phalanx data verify` writes; a name per line"
+    )
+    decode: Literal["fast", "exact"] = Field(
+        "fast", description="fast: JPEGs much larger than needed are decoded at 1/2, 1/4 or 1/8; exact: at full size"
+    )
+    exif_orientation: bool = Field(False, description="turn photographs as their EXIF orientation says")
+    image_field: str | None = Field(
+        None, description="where samples have named fields (TFRecord, WebDataset, Hugging Face): which is the image"
+    )
+    label_field: str | None = Field(None, description="and which is the label; default: the usual names")
+    label_element: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="labels of several values (RecordIO, TFRecord): which of them is the class, from 0"
+    )
+    salvage: bool = Field(False, description="use a damaged shard file up to its damage instead of refusing it")
     synthetic: SyntheticConfig = SyntheticConfig()
 
 
@@ -125,6 +145,9 @@ class TrainConfig(Section):
     length: Duration = Duration(10, "ep")
     batch_size: Count = Field(128, description="samples in one micro-batch of one worker")
     global_batch_size: Count | None = Field(None, description="samples of a step over all workers, instead")
+    micro_batches: Count | None = Field(
+        None, description="parts of a step over all workers; default: optim.accumulate for each worker"
+    )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     log_every: Count = Field(50, description="steps between log lines and step events")
     monitor: Annotated[int, Field(ge=0)] = Field(0, description="steps between norm events; 0 is off")
@@ -139,6 +162,12 @@ class ExchangeConfig(Section):
     compress: str = Field("none", description="none, fp16, bf16, 2bit, 2bit:T, 1bit, topk:R or powersgd:R")
     sync_bn: bool = Field(False, description="batch-norm statistics over all workers instead of each its own")
     timeout_s: Positive = Field(300.0, description="how long to wait for a silent worker or server")
+    max_restarts: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="how often lost workers are started anew; default: never, in async and ssp three times"
+    )
+    min_workers: Count | None = Field(
+        None, description="go on with as few workers where no restarts are left; default: end the job"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "ExchangeConfig":
@@ -146,12 +175,16 @@ class ExchangeConfig(Section):
             raise ValueError("exchange.method=local has one worker; use collective or pserver for more")
         if not re.fullmatch(r"sync|async|ssp:\d+", self.mode):
             raise ValueError(f"exchange.mode {self.mode!r} is none of sync, async, ssp:S (such as ssp:2)")
+        if self.min_workers is not None and self.min_workers > self.workers:
+            raise ValueError(f"exchange.min_workers={self.min_workers} is more than exchange.workers={self.workers}")
         return self
 
 
 class EvalConfig(Section):
     every: Duration = Duration(1, "ep")
+    evaluator: bool = Field(False, description="a process of its own evaluates each checkpoint while training goes on")
     batch_size: Count | None = Field(None, description="default: the training batch size")
+    mirror: bool = Field(False, description="average the answers for each image and for its mirror image")
     top_k: Annotated[int, Field(ge=2)] = Field(5, description="k of the second accuracy; capped by the classes")
 
 
@@ -188,3 +221,8 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     machine: MachineConfig = MachineConfig()
+
+    @property
+    def micro_batches(self) -> int:
+        """The parts of a step over all workers."""
+        return self.train.micro_batches or self.exchange.workers * self.optim.accumulate

@@ -54,7 +54,7 @@ def under_classes(source: Labelled, classes: list[str], where: str) -> tuple[Lab
         new = np.array([number.get(name, -1) for name in source.classes], dtype=np.int64)
         return replace(source, classes=classes, labels=new[source.labels]), []
     # Only where no name is known: beside a class that is, the numbers of the others would be shifted.
-    numbered = _are_numbers(source.classes) or _are_numbers(classes)
+    numbered = are_numbers(source.classes) or are_numbers(classes)
     if numbered and len(source.classes) == len(classes) and len(unknown) == len(present):
         note = f"classes of {where} are matched by number: {source.classes[0]} is {classes[0]}, and so on"
         return replace(source, classes=classes), [note]
@@ -65,7 +65,8 @@ def under_classes(source: Labelled, classes: list[str], where: str) -> tuple[Lab
     )
 
 
-def _are_numbers(classes: list[str]) -> bool:
+def are_numbers(classes: list[str]) -> bool:
+    """Whether the classes have no names: 0, 1, 2 and so on."""
     return classes == [str(i) for i in range(len(classes))]
 
 

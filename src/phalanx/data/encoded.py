@@ -1,14 +1,18 @@
 """Samples that are compressed image bytes: decoded, cropped and resized in threads; a bad one is told, not raised."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
+from phalanx.config.schema import DataConfig
 from phalanx.data.base import Framing, Pixels, Read, View
-from phalanx.data.decode import BadImage, decode
+from phalanx.data.decode import FAST, BadImage, Decoding, Target, decode_all
+from phalanx.data.jpeg import decoder_status, find_decoder
 from phalanx.data.labelled import Labelled
 from phalanx.data.order import Indices
 from phalanx.errors import UserError
@@ -17,18 +21,28 @@ from phalanx.errors import UserError
 # that is not mounted, and going on would only hide it.
 MOST_BAD_IN_A_ROW = 100
 
+# Samples that a thread takes at a time. Views are drawn for all of them at once, which takes as long as for one.
+MOST_TOGETHER = 16
 
-def decode_pool(threads: int) -> Executor | None:
-    """Threads that decode, to be shared by all splits of a run; with none of them the caller decodes by itself."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="decode") if threads else None
+
+class DecodePool(ThreadPoolExecutor):
+    """Threads that decode. Their number says into how many parts to divide the work."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads, thread_name_prefix="decode")
+        self.threads = threads
+
+
+def decode_pool(threads: int) -> DecodePool | None:
+    """Threads to be shared by all splits of a run; with none of them the caller decodes by itself."""
+    return DecodePool(threads) if threads else None
 
 
 @dataclass
 class Sample:
     """What became of one wanted sample: the one used in its place (None: left out), and the bad ones on the way."""
 
-    index: int | None = None
-    pixels: Pixels | None = None
+    index: int | None
     bad: dict[int, str] = field(default_factory=dict)
 
 
@@ -37,6 +51,7 @@ class EncodedSource(Labelled):
     """A Source of compressed images. A format says where the bytes of sample `index` are, and what it is called."""
 
     pool: Executor | None
+    decoding: Decoding = FAST
 
     @abstractmethod
     def encoded(self, index: int) -> bytes:
@@ -53,49 +68,68 @@ class EncodedSource(Labelled):
             image_size=self.image_size,
             mean=self.mean,
             std=self.std,
+            extent=self.extent,
             pool=self.pool,
+            decoding=self.decoding,
         )
 
     def read(self, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read:
-        def sample(index: int) -> Sample:
-            return self._sample(index, framing, epoch, replace_bad)
-
         wanted = indices.tolist()
-        samples = list(self.pool.map(sample, wanted) if self.pool else map(sample, wanted))
-        used = np.array([s.index for s in samples if s.index is not None], dtype=np.int64)
-        bad = {index: reason for s in samples for index, reason in s.bad.items()}
-        shape = (framing.size, framing.size, self.channels)
-        images = _stack((s.pixels for s in samples if s.pixels is not None), len(used), shape)
+        out = np.empty((len(wanted), framing.size, framing.size, self.channels), dtype=np.uint8)
+
+        def fill(part: slice) -> list[Sample]:
+            return self._fill(wanted[part], framing, epoch, replace_bad, out[part])
+
+        parts = batch_parts(len(wanted), self.pool)
+        samples = list(chain.from_iterable(self.pool.map(fill, parts) if self.pool else map(fill, parts)))
+        kept = [place for place, sample in enumerate(samples) if sample.index is not None]
+        used = np.array([samples[place].index for place in kept], dtype=np.int64)
+        bad = {index: reason for sample in samples for index, reason in sample.bad.items()}
+        images = out if len(kept) == len(wanted) else out[kept]
         return Read(images, self.labels[used], used, list(bad.items()))
 
-    def _sample(self, index: int, framing: Framing, epoch: int, replace_bad: bool) -> Sample:
-        """The sample, or the first of those that follow it that decodes: the same one whoever asks."""
-        result = Sample()
-        for candidate in self._candidates(index, replace_bad):
+    def _fill(self, wanted: list[int], framing: Framing, epoch: int, replace_bad: bool, out: Pixels) -> list[Sample]:
+        """Decodes samples, each to its place; instead of a bad one the first after it that decodes, whoever asks."""
+        samples = []
+        for place, (index, reason) in enumerate(zip(wanted, self._decode(wanted, framing, epoch, out), strict=True)):
+            sample = Sample(index)
+            if reason:
+                sample = Sample(None, {index: reason})
+                if replace_bad:
+                    self._replace(sample, index, framing, epoch, out[place : place + 1])
+            samples.append(sample)
+        return samples
+
+    def _replace(self, sample: Sample, index: int, framing: Framing, epoch: int, out: Pixels) -> None:
+        for step in range(1, min(MOST_BAD_IN_A_ROW, len(self))):
+            candidate = (index + step) % len(self)
+            (reason,) = self._decode([candidate], framing, epoch, out)
+            if not reason:
+                sample.index = candidate
+                return
+            sample.bad[candidate] = reason
+        raise self._nothing_decodes(sample.bad)
+
+    def _decode(self, wanted: list[int], framing: Framing, epoch: int, out: Pixels) -> list[str]:
+        """Decodes samples, each to its place. What is wrong with each; empty where nothing is."""
+        data, unread = [], {}
+        for place, index in enumerate(wanted):
             try:
-                result.pixels = self._decoded(candidate, framing, epoch)
+                data.append(self.encoded(index))
+                continue
+            except OSError as error:
+                unread[place] = f"it cannot be read: {error.strerror or error}"
             except BadImage as error:
-                result.bad[candidate] = str(error)
-            else:
-                result.index = candidate
-                return result
-        if replace_bad:
-            raise self._nothing_decodes(result.bad)
-        return result
+                unread[place] = str(error)
+            data.append(b"")
+        numbers = np.array(wanted, dtype=np.int64)
 
-    def _candidates(self, index: int, replace_bad: bool) -> Iterable[int]:
-        count = min(MOST_BAD_IN_A_ROW, len(self)) if replace_bad else 1
-        return ((index + step) % len(self) for step in range(count))
+        def views_of(places: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> list[View]:
+            return framing.views(numbers[places], sizes, epoch)
 
-    def _decoded(self, index: int, framing: Framing, epoch: int) -> Pixels:
-        def view_of(height: int, width: int) -> View:
-            return framing.views(np.array([index]), np.array([[height, width]]), epoch)[0]
-
-        try:
-            data = self.encoded(index)
-        except OSError as error:
-            raise BadImage(f"it cannot be read: {error.strerror or error}") from error
-        return decode(data, view_of, framing.size, self.channels, framing.interpolation, framing.pad_mode)
+        target = Target(out, framing.interpolation, framing.pad_mode)
+        reasons = decode_all(data, views_of, self.decoding, target)
+        return [unread.get(place, reason) for place, reason in enumerate(reasons)]
 
     def _nothing_decodes(self, bad: dict[int, str]) -> UserError:
         numbers = list(bad)
@@ -121,8 +155,25 @@ class EncodedSubset(EncodedSource):
         return self.parent.name(int(self.chosen[index]))
 
 
-def _stack(images: Iterable[Pixels], count: int, shape: tuple[int, int, int]) -> Pixels:
-    out = np.empty((count, *shape), dtype=np.uint8)
-    for i, pixels in enumerate(images):
-        out[i] = pixels
-    return out
+def decoded_as(config: DataConfig, source: Labelled) -> Labelled:
+    """The source, decoded as the configuration says, where it is one of compressed images."""
+    if not isinstance(source, EncodedSource):
+        return source
+    return replace(source, decoding=Decoding(config.decode == "exact", config.exif_orientation))
+
+
+def slow_decoding(source: Labelled) -> list[str]:
+    """What to tell whoever has to do with Pillow."""
+    if not isinstance(source, EncodedSource) or find_decoder() is not None:
+        return []
+    return [f"JPEGs are decoded by {decoder_status()}; native code takes about half the time"]
+
+
+def batch_parts(count: int, pool: Executor | None) -> Iterator[slice]:
+    """Parts of a batch for threads to take: smaller and smaller, so that all of them end at nearly the same time."""
+    threads = pool.threads if isinstance(pool, DecodePool) else 1
+    low = 0
+    while low < count:
+        size = min(MOST_TOGETHER, max(1, (count - low) // (2 * threads)))
+        yield slice(low, low + size)
+        low += size

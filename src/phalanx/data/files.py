@@ -11,6 +11,7 @@ import numpy as np
 
 from phalanx.data.encoded import EncodedSource
 from phalanx.data.labelled import Labels
+from phalanx.data.window import read_at
 from phalanx.errors import UserError
 
 IMAGE_ENDINGS = (
@@ -52,13 +53,40 @@ class FileSource(EncodedSource):
     label_list: Path | None = None
 
     def encoded(self, index: int) -> bytes:
-        return self._path(index).read_bytes()
+        # Half the time of Path.read_bytes, and most of that is spent under Python's lock.
+        descriptor = os.open(os.fsencode(self.root) + b"/" + self.names[index], os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_at(descriptor, 0, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
 
     def name(self, index: int) -> str:
         return str(self._path(index))
 
     def _path(self, index: int) -> Path:
         return self.root / os.fsdecode(self.names[index])
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """How photographs of any size are read where nothing else is said."""
+
+    channels: int
+    image_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def suggested(what: str, channels: int | None) -> Suggestion:
+    """What ImageNet suggests: colour unless grey is asked for, 224 pixels, its mean and deviation."""
+    channels = 3 if channels is None else channels
+    if channels not in MEAN:
+        raise UserError(
+            f"{what} cannot be read with {channels} channels",
+            why="image files are read as grey (1) or colour (3)",
+            remedy="set data.channels to 1 or 3",
+        )
+    return Suggestion(channels, IMAGE_SIZE, MEAN[channels], STD[channels])
 
 
 def file_source(
@@ -73,14 +101,8 @@ def file_source(
     label_list: Path | None = None,
     notes: tuple[str, ...] = (),
 ) -> FileSource:
-    """A FileSource with what ImageNet suggests: colour, 224 pixels, its mean and deviation."""
-    channels = 3 if channels is None else channels
-    if channels not in MEAN:
-        raise UserError(
-            f"{what} cannot be read with {channels} channels",
-            why="image files are read as grey (1) or colour (3)",
-            remedy="set data.channels to 1 or 3",
-        )
+    """A FileSource of these names."""
+    suggestion = suggested(what, channels)
     return FileSource(
         description=f"{what}, {len(names):,} images in {len(classes):,} classes",
         root=root,
@@ -88,10 +110,10 @@ def file_source(
         labels=labels,
         label_list=label_list,
         classes=classes,
-        channels=channels,
-        image_size=IMAGE_SIZE,
-        mean=MEAN[channels],
-        std=STD[channels],
+        channels=suggestion.channels,
+        image_size=suggestion.image_size,
+        mean=suggestion.mean,
+        std=suggestion.std,
         notes=notes,
         pool=pool,
     )

@@ -3,31 +3,27 @@
 import os
 import re
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from phalanx.config.schema import DataConfig
 from phalanx.data.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.embedded import open_digits, open_synthetic
 from phalanx.data.files import look, open_class_folders
+from phalanx.data.huggingface import is_huggingface, open_huggingface
 from phalanx.data.idx import find_idx, open_idx
 from phalanx.data.labelled import Labelled
 from phalanx.data.lists import open_flat_folder, open_list
+from phalanx.data.raw import is_raw, open_raw, open_raw_val
+from phalanx.data.recordio import is_recordio, open_recordio
+from phalanx.data.shard_format import ShardFormat
+from phalanx.data.shards import VAL_NAMES, is_pattern
+from phalanx.data.tar import is_tar
+from phalanx.data.tfrecord import is_tfrecord, open_tfrecord
+from phalanx.data.want import Want
+from phalanx.data.webdataset import open_webdataset
 from phalanx.errors import UserError, nearest
 
-VAL_NAMES = ("val", "valid", "validation", "test")
 LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
-
-
-@dataclass(frozen=True)
-class Want:
-    """What an opener is asked for. `classes` are those of the training data or model, where they are known."""
-
-    config: DataConfig
-    channels: int | None
-    pool: Executor | None
-    classes: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,7 @@ class Format:
     train: Callable[[Path, Want], Labelled]  # the training part, or everything where the data is not divided
     val: Callable[[Path, Want], Labelled | None]  # the validation part, if there is one
     has_path: bool = True
+    takes_patterns: bool = False  # whether it can be several files: globs and ranges
 
 
 def recognise(text: str) -> tuple[str, Path]:
@@ -49,6 +46,8 @@ def recognise(text: str) -> tuple[str, Path]:
     if text and path.exists():
         return _recognised(path), path
     name, colon, rest = text.partition(":")
+    if is_pattern(text) and not (colon and name in FORMATS):
+        return _recognised(path), path
     if not colon or not re.fullmatch(r"\w[\w+-]+", name):  # one letter is a drive of Windows
         raise _not_there(text)
     if name not in FORMATS:
@@ -61,7 +60,8 @@ def recognise(text: str) -> tuple[str, Path]:
         if rest:
             raise UserError(f"{name} takes no path", why=f"{rest!r} follows it", remedy=f"write {name} alone")
         return name, Path()
-    if not rest or not _path(rest).exists():
+    is_there = _path(rest).exists() or (is_pattern(rest) and FORMATS[name].takes_patterns)
+    if not rest or not is_there:
         raise _not_there(rest)
     return name, _path(rest)
 
@@ -161,6 +161,29 @@ def _only_by_name(path: Path) -> bool:
     return False
 
 
+def _train_huggingface(path: Path, want: Want) -> Labelled:
+    source = open_huggingface(path, "train", want)
+    if source is None:
+        raise UserError(
+            f"{path} holds no training data",
+            why="none of its Arrow files is of a training split by its name",
+            remedy="name the data as save_to_disk wrote it, or give the path of one split",
+        )
+    return source
+
+
+def _shard_format(looks_like: str, shards: ShardFormat) -> Format:
+    return Format(looks_like, shards.recognises, shards.train, shards.val, takes_patterns=True)
+
+
+RECORDIO = ShardFormat("RecordIO", re.compile(r"\.rec$"), is_recordio, open_recordio)
+# TF-Slim's files have no ending: train-00000-of-01024.
+TFRECORD = ShardFormat(
+    "TFRecord", re.compile(r"\.(tfrecords?|tfrec)(\.gz)?($|-\d+-of-\d+)|-\d{5}-of-\d{5}$"), is_tfrecord, open_tfrecord
+)
+WEBDATASET = ShardFormat("WebDataset", re.compile(r"\.(tar|tar\.gz|tgz)$"), is_tar, open_webdataset)
+
+
 # In the order in which they are tried: what is told by exact file names first.
 FORMATS: dict[str, Format] = {
     "digits": Format(
@@ -195,6 +218,21 @@ FORMATS: dict[str, Format] = {
         lambda path, want: open_idx(path, "train", channels=want.channels),
         lambda path, want: open_idx(path, "val", channels=want.channels),
     ),
+    "raw": Format(
+        "a folder that `phalanx data pack --format raw` made",
+        is_raw,
+        lambda path, want: open_raw(path, channels=want.channels, pool=want.pool),
+        lambda path, want: open_raw_val(path, channels=want.channels, pool=want.pool),
+    ),
+    "huggingface": Format(
+        "a folder that save_to_disk of Hugging Face datasets made",
+        is_huggingface,
+        _train_huggingface,
+        lambda path, want: open_huggingface(path, "val", want),
+    ),
+    "rec": _shard_format("MXNet's .rec files", RECORDIO),
+    "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
+    "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",
         _holds_images,

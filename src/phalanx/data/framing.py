@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.config.schema import AugmentConfig, DataConfig
-from phalanx.data.arrays import ArraySource
 from phalanx.data.base import Framing, Source, View
+from phalanx.data.labelled import Labelled
 from phalanx.data.order import Indices
 from phalanx.data.random import uniform
 from phalanx.errors import UserError
@@ -140,10 +140,10 @@ def still_framing(data: DataConfig, size: int, margin: bool, flip: float = 0.0, 
 
 def has_margin(source: Source, size: int) -> bool:
     """Whether images show more than their subject. Photographs do; small squares such as CIFAR's are all subject."""
-    if not isinstance(source, ArraySource):
+    if not isinstance(source, Labelled) or source.extent is None:
         return True
-    height, width = source.images.shape[1:3]
-    return bool(height != width or height > size)
+    height, width = source.extent
+    return height != width or height > size
 
 
 def _flips(probability: float, seed: int, epoch: int, indices: Indices) -> npt.NDArray[np.bool_]:

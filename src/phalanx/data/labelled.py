@@ -25,6 +25,7 @@ class Labelled(ABC):
     image_size: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    extent: tuple[int, int] | None = None  # height and width, where the format has one for all images
     notes: tuple[str, ...] = ()  # what the user should know about how the data was found
 
     def __len__(self) -> int:

@@ -35,18 +35,25 @@ def split(batch: Indices, parts: int) -> list[Indices]:
 
 @dataclass(frozen=True)
 class Share:
-    """Which micro-batches of each step belong to one worker: `accumulate` of them, from rank * accumulate on."""
+    """Which micro-batches of each step belong to one worker: neighbouring ones, as evenly as possible.
+
+    A step has `accumulate` of them for each worker, or as many as `micro_batches` says: a job that lost a worker keeps
+    their number, so that what is computed stays the same, and some of its workers have one more than others.
+    """
 
     rank: int = 0
     world: int = 1
     accumulate: int = 1
+    micro_batches: int | None = None
 
     @property
     def parts(self) -> int:
-        return self.world * self.accumulate
+        return self.micro_batches or self.world * self.accumulate
 
     def numbers(self) -> range:
-        return range(self.rank * self.accumulate, (self.rank + 1) * self.accumulate)
+        each, more = divmod(self.parts, self.world)
+        start = self.rank * each + min(self.rank, more)
+        return range(start, start + each + (self.rank < more))
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,11 @@ class Work:
     micro: tuple[tuple[int, Indices], ...]  # (number of the micro-batch in the step, its samples)
     total: int  # samples of the step over all workers
     last: bool  # of its epoch
+
+    @property
+    def samples(self) -> int:
+        """This worker's."""
+        return sum(len(indices) for _, indices in self.micro)
 
 
 def epoch_work(

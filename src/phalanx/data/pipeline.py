@@ -3,11 +3,11 @@
 import math
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from queue import SimpleQueue
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -54,6 +54,16 @@ class BadImages:
         return new
 
 
+class Remote(Protocol):
+    """Other processes that make a pipeline's batches: the same ones, in the same order."""
+
+    def batches(self, pipeline: "Pipeline", works: Iterator[Work]) -> Generator[Batch]: ...
+
+    def stop(self) -> None:
+        """Called from another thread: whoever waits for a batch need not wait any longer."""
+        ...
+
+
 class Pipeline:
     """One worker's batches of a training split: a pure function of (seed, epoch, start), whatever makes them."""
 
@@ -71,19 +81,23 @@ class Pipeline:
         prefetch: int = 3,
         bad: BadImages | None = None,
         pin: bool = False,
+        remote: "Remote | None" = None,
     ) -> None:
-        """`batch` counts the samples of a step over all workers; `threads` run the pixel operations."""
+        """`batch` counts the samples of a step over all workers; `threads` run the pixel operations.
+
+        With `remote`, other processes make the batches, and `prefetch` counts those that each of them makes ahead.
+        """
         if batch > len(source):
             fitting = 2 ** (max(1, len(source)).bit_length() - 1)
             raise UserError(
                 f"batch {batch} is larger than the {len(source):,} training samples",
-                why="a step's samples are train.batch_size × optim.accumulate × workers",
+                why="a step's samples are train.global_batch_size, or train.batch_size × optim.accumulate × workers",
                 remedy=f"{fitting} or less",
             )
         self.source, self.framing, self.seed, self.batch = source, framing, seed, batch
         self.share, self.drop_last, self.pixels = share or Share(), drop_last, pixels
         self.threads, self.prefetch, self.pin = max(1, threads), prefetch, pin
-        self.bad = bad or BadImages(source)
+        self.bad, self.remote = bad or BadImages(source), remote
 
     @property
     def steps_per_epoch(self) -> int:
@@ -100,29 +114,47 @@ class Pipeline:
                 why="the data is smaller than it was when this position was saved",
                 remedy="resume with the data that the run began with",
             )
+        if self.remote is not None:
+            return in_background(self.remote.batches(self, self.works(epoch, start)), 1, self.remote.stop)
         return in_background(self._batches(epoch, start), self.prefetch)
+
+    def works(self, epoch: int, start: int) -> Iterator[Work]:
+        """What the steps from there on are made of, without end."""
+        while True:
+            yield from epoch_work(self.seed, epoch, len(self.source), self.batch, self.drop_last, self.share, start)
+            epoch, start = epoch + 1, 0
 
     def prepare(self, work: Work, pool: Executor | None = None) -> Batch:
         """The batch of one step, in the calling thread, with `pool` for the pixel operations."""
+        return self.finish(work, *self.make(work, pool))
+
+    def make(self, work: Work, pool: Executor | None = None) -> tuple[list[MicroBatch], list[tuple[int, str]]]:
+        """The micro-batches of one step and the bad images met: a pure function, whichever process calls it."""
         micro, bad = [], []
         for number, indices in work.micro:
             read = _read(self.source, indices, self.framing, work.epoch, replace_bad=True)
-            bad += self.bad.meet(read.bad)
+            bad += read.bad
             made = _micro_batch(number, read)
             if self.pixels is not None:
                 made.images = _changed(made.images, self.pixels, read.indices, work.epoch, pool, self.threads)
-            micro.append(_pinned(made) if self.pin else made)
-        return Batch(work.epoch, work.start, micro, work.total, work.last, bad=bad)
+            micro.append(made)
+        return micro, bad
+
+    def finish(self, work: Work, micro: list[MicroBatch], bad: list[tuple[int, str]]) -> Batch:
+        """What is this worker's own to do with what was made: count the bad images, pin the memory."""
+        met = self.bad.meet(bad)
+        if self.pin:
+            micro = [_pinned(made) for made in micro]
+        return Batch(work.epoch, work.start, micro, work.total, work.last, bad=met)
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch]:
-        with ExitStack() as stack:
-            pool = stack.enter_context(_single_core_threads(self.threads)) if self.pixels else None
-            while True:
-                for work in epoch_work(
-                    self.seed, epoch, len(self.source), self.batch, self.drop_last, self.share, start
-                ):
-                    yield self.prepare(work, pool)
-                epoch, start = epoch + 1, 0
+        with self.pixel_pool() as pool:
+            for work in self.works(epoch, start):
+                yield self.prepare(work, pool)
+
+    def pixel_pool(self) -> AbstractContextManager[Executor | None]:
+        """Threads for the pixel operations, if there are any."""
+        return _single_core_threads(self.threads) if self.pixels else nullcontext()
 
 
 def evaluation_batches(
@@ -151,10 +183,12 @@ def evaluation_batches(
     return in_background(batches(), prefetch)
 
 
-def in_background(batches: Generator[Batch], prefetch: int) -> Generator[Batch]:
+def in_background(
+    batches: Generator[Batch], prefetch: int, stop: Callable[[], None] = lambda: None
+) -> Generator[Batch]:
     """The same batches, up to `prefetch` of them made ahead by a thread that ends when this generator does.
 
-    What is raised there is raised here, in its place among the batches.
+    What is raised there is raised here, in its place among the batches. `stop` is called when no more are wanted.
     """
     room = threading.Semaphore(prefetch)
     made: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
@@ -190,6 +224,7 @@ def in_background(batches: Generator[Batch], prefetch: int) -> Generator[Batch]:
             yield item
     finally:
         stopped = True
+        stop()
         room.release()  # the thread may be waiting for room
         thread.join(timeout=60)
 

@@ -3,6 +3,7 @@
 A draw is addressed by (seed, stream, epoch, index, number): a counter-based generator, with no state to save.
 """
 
+import functools
 import zlib
 
 import numpy as np
@@ -19,6 +20,7 @@ def _mix(x: U64) -> U64:
     return x ^ (x >> np.uint64(31))
 
 
+@functools.lru_cache(maxsize=1024)
 def key(seed: int, stream: str, epoch: int) -> np.uint64:
     """One 64-bit key for a use (`stream`) of randomness in an epoch."""
     words = np.array([seed, zlib.crc32(stream.encode()), epoch], dtype=np.uint64)

@@ -1,20 +1,102 @@
-"""The view of one image at the wanted size: padded where it leaves the image, cropped, resized, flipped."""
+"""The view of one image at the wanted size: padded where it leaves the image, cropped, resized, flipped.
 
+native/resample.h and Pillow do the same arithmetic, bit for bit: along rows first, then along columns, each rounded to
+8 bits. Pillow is asked for one direction at a time, because which of the two it takes first depends on its version.
+"""
+
+import ctypes
+import functools
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from phalanx.data.base import Pixels, View
+from phalanx.native.build import find_library
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+SUPPORT = {"bilinear": 1.0, "bicubic": 2.0}  # how far each filter reaches, in pixels of the result where it is smaller
 
 # A box may overshoot the edge by a rounding error; that much is clipped, not padded.
 TOLERANCE_PIXELS = 1e-3
 
-# Shrinking by more than twice this goes through a cheap integer reduction first. Pillow calls 3 "indistinguishable
-# in most cases" from resampling everything, and 2 already close: only boxes of four times the size are touched.
-REDUCING_GAP = 2.0
+
+def resize_into(pixels: Pixels, view: View, size: int, interpolation: str, pad_mode: str, out: Pixels) -> None:
+    """Writes what the view sees of an image (height, width, channels) into `out` (size, size, channels)."""
+    resize_all([pixels], [view], size, interpolation, pad_mode, out[None])
+
+
+def resize_all(
+    images: Sequence[Pixels], views: Sequence[View], size: int, interpolation: str, pad_mode: str, out: Pixels
+) -> None:
+    """The same for many images, into `out` (n, size, size, channels); native code does so without Python's lock."""
+    native = native_resizer()
+    if native is None:
+        for pixels, view, target in zip(images, views, out, strict=True):
+            resize_by_pillow(pixels, view, size, interpolation, pad_mode, target)
+        return
+    if not out.flags.c_contiguous:
+        raise ValueError("native code writes one image after the other")
+    count, channels = len(images), out.shape[-1]
+    whole = [np.ascontiguousarray(image) for image in images]
+    shapes = np.array([image.shape for image in whole], dtype=np.int32).reshape(count, 3)
+    if np.any(shapes[:, 2] != channels) or len(views) != count or out.shape != (count, size, size, channels):
+        raise ValueError(f"{count} images and {len(views)} views do not fit into {out.shape}")
+    heights, widths = np.ascontiguousarray(shapes[:, 0]), np.ascontiguousarray(shapes[:, 1])
+    boxes, flips = boxes_of(views), flips_of(views)
+    done = native.resample_views(
+        count,
+        (ctypes.c_void_p * count)(*map(address, whole)),
+        address(heights),
+        address(widths),
+        channels,
+        address(boxes),
+        address(flips),
+        size,
+        interpolation == "bicubic",
+        pad_mode == "reflect",
+        address(out),
+    )
+    if done < count:
+        raise ValueError(f"{views[done]} cannot be seen in an image of {heights[done]}×{widths[done]}")
+
+
+def boxes_of(views: Sequence[View]) -> npt.NDArray[np.float64]:
+    """(n, 4): top, left, height and width, as native code takes them."""
+    return np.array([(view.top, view.left, view.height, view.width) for view in views], dtype=np.float64)
+
+
+def flips_of(views: Sequence[View]) -> npt.NDArray[np.uint8]:
+    return np.array([view.flip for view in views], dtype=np.uint8)
+
+
+def address(array: npt.NDArray[np.generic]) -> int:
+    """Where an array's memory begins."""
+    return int(array.__array_interface__["data"][0])
+
+
+@functools.cache
+def native_resizer() -> ctypes.CDLL | None:
+    library = find_library("resample", "Pillow").handle
+    if library is not None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int
+        library.resample_views.argtypes = (
+            *(number, pointer, pointer, pointer, number, pointer),
+            *(pointer, number, number, number, pointer),
+        )
+    return library
+
+
+def resize_by_pillow(pixels: Pixels, view: View, size: int, interpolation: str, pad_mode: str, out: Pixels) -> None:
+    """Pillow knows images of one and of three channels; any other number is resized channel by channel."""
+    width = pixels.shape[-1] if pixels.shape[-1] in (1, 3) else 1
+    for low in range(0, pixels.shape[-1], width):
+        part = pixels[:, :, low : low + width]
+        image = Image.fromarray(np.ascontiguousarray(part if width == 3 else part[:, :, 0]))
+        out[:, :, low : low + width] = framed(image, view, size, interpolation, pad_mode)
 
 
 def framed(image: Image.Image, view: View, size: int, interpolation: str, pad_mode: str) -> Pixels:
@@ -23,10 +105,13 @@ def framed(image: Image.Image, view: View, size: int, interpolation: str, pad_mo
     if is_copy(view, size):
         seen = image.crop((int(left), int(top), int(left) + size, int(top) + size))
     else:
-        right, bottom = min(left + view.width, image.width), min(top + view.height, image.height)
-        box = (max(left, 0.0), max(top, 0.0), right, bottom)
+        rows = _span(top, view.height, image.height, size, SUPPORT[interpolation])
+        columns = _span(left, view.width, image.width, size, SUPPORT[interpolation])
+        seen = image.crop((columns.low, rows.low, columns.high, rows.high))
         # Pillow widens its filter when shrinking (antialias), as torchvision and timm do on PIL images.
-        seen = image.resize((size, size), RESAMPLING[interpolation], box=box, reducing_gap=REDUCING_GAP)
+        method = RESAMPLING[interpolation]
+        seen = seen.resize((size, seen.height), method, box=(columns.start, 0, columns.end, seen.height))
+        seen = seen.resize((size, size), method, box=(0, rows.start, size, rows.end))
     pixels = np.frombuffer(seen.tobytes(), dtype=np.uint8).reshape(size, size, -1)
     return pixels[:, ::-1] if view.flip else pixels
 
@@ -34,6 +119,24 @@ def framed(image: Image.Image, view: View, size: int, interpolation: str, pad_mo
 def is_copy(view: View, size: int) -> bool:
     """Whether the view is whole pixels of the wanted size, so that nothing needs resizing."""
     return view.height == size and view.width == size and view.top == int(view.top) and view.left == int(view.left)
+
+
+class _Span(NamedTuple):
+    """Pixels low … high that a filter reaches along one side, and the box's start and end, counted from `low`."""
+
+    low: int
+    high: int
+    start: float
+    end: float
+
+
+def _span(start: float, extent: float, length: int, size: int, support: float) -> _Span:
+    # In single precision, as Pillow takes them; a whole number less is then still exact.
+    first, last = np.float32(max(start, 0.0)), np.float32(min(start + extent, length))
+    reach = math.ceil(support * max(1.0, float(last - first) / size)) + 1
+    low = max(0, math.floor(first) - reach)
+    high = min(length, math.ceil(last) + reach)
+    return _Span(low, high, float(first) - low, float(last) - low)
 
 
 def _covering(image: Image.Image, view: View, pad_mode: str) -> tuple[Image.Image, float, float]:

@@ -3,11 +3,16 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from phalanx.data.order import Share
+from phalanx.errors import UserError
+
+
+class LostWorker(UserError):
+    """Another process of the job is gone or silent; this one cannot go on alone."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,11 @@ class Exchange(Protocol):
         """Add counts over all workers."""
         ...
 
-    def agree(self, wish: bool) -> bool:
-        """Whether any worker wishes to stop: the same answer on all, so that all stop after the same step."""
+    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+        """Once a step, before `apply`: whether any worker wishes to stop, and the step's counts over all workers.
+
+        Workers in lockstep get the same answer, so that all stop after the same step. To others their own comes back.
+        """
         ...
 
     def settle(self) -> None:
@@ -77,4 +85,30 @@ class Exchange(Protocol):
 
     def close(self) -> None:
         """Take leave of the other workers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rescued:
+    """What a worker can save by itself after others were lost. The model holds the parameters."""
+
+    optimizer: dict[str, Tensor]
+    scalars: dict[str, Any]
+    residuals: dict[str, Tensor]  # this worker's own
+
+
+@runtime_checkable
+class Elastic(Protocol):
+    """What an exchange can do beside, where other workers may be lost: go back to the last step boundary."""
+
+    def mark(self) -> None:
+        """Before a step: remember what it changes before its update is made."""
+        ...
+
+    def roll_back(self) -> None:
+        """Undo what a failed step has changed since `mark`. Its gradients are dropped."""
+        ...
+
+    def rescue(self, step: int) -> Rescued:
+        """The state before step `step`, without the others. Raises LostWorker where it cannot be had."""
         ...

@@ -13,18 +13,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from phalanx.data.order import Share
-from phalanx.errors import UserError
-from phalanx.exchange.base import Applied
+from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.hooks import register
 from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.compress.spec import CompressionSpec
 from phalanx.exchange.local import update_here
 from phalanx.launch.role import Role
 from phalanx.optim.update import Update
-
-
-class LostWorker(UserError):
-    """Another worker is gone or silent; this one cannot go on alone."""
 
 
 def join_group(role: Role, device: torch.device, timeout_s: float) -> None:
@@ -63,13 +58,16 @@ class CollectiveExchange:
         accumulate: int,
         clip_norm: float | None,
         compression: CompressionSpec,
+        micro_batches: int | None = None,
     ) -> None:
-        self.share = Share(role.rank, role.world, accumulate)
+        self.share = Share(role.rank, role.world, accumulate, micro_batches)
         self._model, self._update, self._clip_norm = model, update, clip_norm
-        self._ddp = _distributed(model)
+        with _peers_may_be_lost():
+            self._ddp = _distributed(model)
         names = {param: name for name, param in model.named_parameters()}
         self._hook = register(self._ddp, compression, names)
         self._waited_s = 0.0
+        self._owed: dict[str, Tensor] = {}  # residuals at the last step boundary, where somebody marks it
 
     def forward(self, images: Tensor) -> Tensor:
         answer: Tensor = self._ddp(images)
@@ -117,8 +115,11 @@ class CollectiveExchange:
         totals: list[float] = tensor.tolist()
         return totals
 
-    def agree(self, wish: bool) -> bool:
-        return wish if self.share.world == 1 else self.sum([float(wish)])[0] > 0
+    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+        if self.share.world == 1:
+            return wish, counts
+        wishes, *totals = self.sum([float(wish), *counts])
+        return wishes > 0, totals
 
     def settle(self) -> None:
         averaged = [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
@@ -153,6 +154,17 @@ class CollectiveExchange:
 
     def load_residuals(self, tensors: Mapping[str, Tensor]) -> None:
         self._hook.load(residuals_of(tensors, self.share))
+
+    def mark(self) -> None:
+        self._owed = {name: tensor.clone() for name, tensor in self._hook.tensors().items()}
+
+    def roll_back(self) -> None:
+        self._update.clear()
+        self._hook.load(self._owed)
+
+    def rescue(self, step: int) -> Rescued:
+        residuals = {f"{self.share.rank}/{name}": tensor for name, tensor in self._hook.tensors().items()}
+        return Rescued(*self._update.state(), residuals)
 
     def close(self) -> None:
         dist.destroy_process_group()

@@ -26,8 +26,16 @@ class LocalExchange:
     lockstep = True
     joined_step: int | None = None
 
-    def __init__(self, model: nn.Module, update: Update, *, accumulate: int, clip_norm: float | None) -> None:
-        self.share = Share(accumulate=accumulate)
+    def __init__(
+        self,
+        model: nn.Module,
+        update: Update,
+        *,
+        accumulate: int,
+        clip_norm: float | None,
+        micro_batches: int | None = None,
+    ) -> None:
+        self.share = Share(accumulate=accumulate, micro_batches=micro_batches)
         self._model, self._update, self._clip_norm = model, update, clip_norm
 
     def forward(self, images: Tensor) -> Tensor:
@@ -51,8 +59,8 @@ class LocalExchange:
     def sum(self, counts: list[float]) -> list[float]:
         return counts
 
-    def agree(self, wish: bool) -> bool:
-        return wish
+    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+        return wish, counts
 
     def settle(self) -> None:
         """Nobody else has statistics."""

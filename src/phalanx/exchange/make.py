@@ -9,6 +9,7 @@ from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import LocalExchange
+from phalanx.launch.elastic import is_elastic
 from phalanx.launch.role import Role
 from phalanx.models.params import no_decay_names
 from phalanx.optim.schedule import Schedule
@@ -18,25 +19,42 @@ from phalanx.optim.update import Update
 def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, settings: Settings) -> Exchange:
     """The update method that the configuration names, ready to use."""
     method, compress = config.exchange.method, parse_compression(config.exchange.compress)
-    accumulate, clip_norm = config.optim.accumulate, config.optim.clip_norm
+    accumulate, micro_batches = config.optim.accumulate, config.train.micro_batches
+    clip_norm = config.optim.clip_norm
     half = settings.dtype == torch.float16
     _refuse_misfits(config, settings, half)
     if method == "pserver":
         from phalanx.exchange.pserver.client import PserverExchange
 
         return PserverExchange(
-            model, no_decay_names(model), config.optim, schedule, config.exchange, role, overlap=not half
+            model,
+            no_decay_names(model),
+            config.optim,
+            schedule,
+            config.exchange,
+            role,
+            micro_batches=micro_batches,
+            overlap=not half,
+            elastic=is_elastic(),
         )
     named = {name: param for name, param in model.named_parameters() if param.requires_grad}
     update = Update(named, no_decay_names(model), config.optim, schedule)
     if method == "local":
-        return LocalExchange(model, update, accumulate=accumulate, clip_norm=clip_norm)
+        return LocalExchange(model, update, accumulate=accumulate, micro_batches=micro_batches, clip_norm=clip_norm)
     from phalanx.exchange.collective import CollectiveExchange, join_group
 
     join_group(role, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    return CollectiveExchange(model, update, role, accumulate=accumulate, clip_norm=clip_norm, compression=compress)
+    return CollectiveExchange(
+        model,
+        update,
+        role,
+        accumulate=accumulate,
+        micro_batches=micro_batches,
+        clip_norm=clip_norm,
+        compression=compress,
+    )
 
 
 def _refuse_misfits(config: RunConfig, settings: Settings, half: bool) -> None:

@@ -1,8 +1,8 @@
-"""Compile a C or C++ source of this folder once per machine, and load it; or say why PyTorch has to do.
+"""Compile a C or C++ source of this folder once per machine, and load it; or say what has to do instead, and why.
 
-A library is kept in the user's cache folder under a name made of its source, its compiler and flags, and the CPU it was
-compiled for: an edited source or another machine with the same home folder gets its own. Several processes may start
-at once: each compiles aside and renames, and the last one wins with the same content.
+A library is kept in the user's cache folder under a name made of its source and the headers here, its compiler and
+flags, and the CPU it was compiled for: an edited source or another machine with the same home folder gets its own.
+Several processes may start at once: each compiles aside and renames, and the last one wins with the same content.
 """
 
 import ctypes
@@ -20,6 +20,7 @@ from pathlib import Path
 # Without trapping math the compiler may compare eight floats at once; without contraction a product and a sum round
 # twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.
 FLAGS = ("-O3", "-march=native", "-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared")
+LIBRARIES = ("-lm",)
 COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
 SWITCH = "PHALANX_NATIVE"  # 0 turns all native code off
 TIMEOUT_S = 120
@@ -55,9 +56,12 @@ _found: dict[str, Library] = {}
 
 
 @functools.cache
-def find_library(name: str) -> Library:
-    """Load a library, compiling it if need be. The answer does not change while the process lives."""
-    library = _find(_source(name))
+def find_library(name: str, instead: str = "PyTorch") -> Library:
+    """Load a library, compiling it if need be. The answer does not change while the process lives.
+
+    `instead` is what does its work where there is none.
+    """
+    library = _find(_source(name), instead)
     _found[name] = library
     return library
 
@@ -76,12 +80,12 @@ def _source(name: str) -> Path:
     raise FileNotFoundError(f"src/phalanx/native has no {name}.c or {name}.cpp")
 
 
-def _find(source: Path) -> Library:
+def _find(source: Path, instead: str) -> Library:
     if os.environ.get(SWITCH) == "0":
-        return Library(None, f"PyTorch ({SWITCH}=0)")
+        return Library(None, f"{instead} ({SWITCH}=0)")
     try:
         command = [*_compiler(source.suffix), *FLAGS]
-        target = cache_folder() / f"{source.stem}-{_key(source, command)}.so"
+        target = cache_folder() / f"{source.stem}-{library_key(source, command)}.so"
         if not target.exists():
             _build(source, command, target)
         try:
@@ -90,9 +94,10 @@ def _find(source: Path) -> Library:
             _build(source, command, target)
             handle = ctypes.CDLL(str(target))
     except _NotBuilt as error:
-        return Library(None, f"PyTorch, which is slower ({error})")
+        return Library(None, f"{instead}, which is slower ({error})")
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
-        return Library(None, f"PyTorch, which is slower ({error}; XDG_CACHE_HOME may name a folder for compiled code)")
+        why = f"{error}; XDG_CACHE_HOME may name a folder for compiled code"
+        return Library(None, f"{instead}, which is slower ({why})")
     return Library(handle, f"native ({target})")
 
 
@@ -106,8 +111,10 @@ def _compiler(suffix: str) -> list[str]:
     raise _NotBuilt(f"none of the compilers {', '.join(candidates)} is installed and {variable} is not set")
 
 
-def _key(source: Path, command: list[str]) -> str:
-    parts = [source.read_bytes(), "\0".join(command).encode(), _cpu().encode()]
+def library_key(source: Path, command: list[str]) -> str:
+    """Tells apart whatever would be compiled differently."""
+    headers = (header.read_bytes() for header in sorted(source.parent.glob("*.h")))
+    parts = [source.read_bytes(), *headers, "\0".join(command).encode(), _cpu().encode()]
     return hashlib.sha256(b"\0\0".join(parts)).hexdigest()[:20]
 
 
@@ -127,7 +134,11 @@ def _build(source: Path, command: list[str], target: Path) -> None:
         made = Path(aside) / target.name
         try:
             subprocess.run(
-                [*command, str(source), "-o", str(made)], check=True, capture_output=True, text=True, timeout=TIMEOUT_S
+                [*command, str(source), "-o", str(made), *LIBRARIES],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
             )
         except FileNotFoundError:
             raise _NotBuilt(f"the compiler {command[0]} does not exist") from None

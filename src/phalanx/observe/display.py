@@ -68,7 +68,7 @@ class LiveDisplay:
         self._task: TaskID | None = None
 
     def take(self, event: Event) -> None:
-        if isinstance(event, ev.Step | ev.Epoch):
+        if isinstance(event, ev.Step | ev.Epoch | ev.DataService):
             return  # the bar shows these
         text = sentence(event)
         if text is None:

@@ -1,10 +1,13 @@
 """Events: the one schema of what happens in a run. docs/run-folder.md documents every field."""
 
 import contextlib
+import heapq
 import json
 import math
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +16,9 @@ from typing import Any, ClassVar, Protocol
 from phalanx.errors import UserError
 
 EVENTS_FILE = "events.jsonl"
+EVALUATOR_EVENTS_FILE = "events-evaluator.jsonl"  # a file has one writer; readers see both as one
+
+Record = dict[str, Any]  # an event as JSON
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,22 @@ class Step(Event):
     bytes_received: float = 0.0
     ranks: list[dict[str, float]] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
+    used: list[list[int]] = field(default_factory=list)  # [epoch, first, one after the last] of the epoch's order
+
+
+@dataclass(frozen=True)
+class DataService(Event):
+    """How the data servers fared since the last step event, as this trainer sees them."""
+
+    kind: ClassVar[str] = "data_service"
+    step: int
+    wait_share: float  # of this trainer's time, that it waited for data
+    servers: list[dict[str, Any]]  # each with its address, rates, queue and idle share
+
+    @property
+    def trainers_wait(self) -> bool:
+        """Otherwise the data waits for the trainers."""
+        return self.wait_share > 0.05
 
 
 @dataclass(frozen=True)
@@ -163,13 +185,21 @@ class Sink(Protocol):
 
 @dataclass
 class Observer:
-    """Hands each event to every sink, in order."""
+    """Hands each event to every sink, in order. Notes may come from other threads than the trainer's."""
 
     sinks: list[Sink] = field(default_factory=list)
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _last: deque[Record] = field(default_factory=lambda: deque(maxlen=16), repr=False)
 
     def emit(self, event: Event) -> None:
-        for sink in self.sinks:
-            sink.take(event)
+        with self._one_at_a_time:
+            for sink in self.sinks:
+                sink.take(event)
+            self._last.append(record_of(event))
+
+    def recent(self, step: int) -> list[Record]:
+        """The events of a step: all workers have them, and the one that writes them may die before it does."""
+        return [record for record in self._last if record.get("step") == step]
 
     def close(self) -> None:
         for sink in self.sinks:
@@ -208,16 +238,35 @@ class AppendedLines:
 class EventFile:
     """Writes events as JSON lines."""
 
-    def __init__(self, run: Path) -> None:
-        _cut_unfinished_line(run / EVENTS_FILE)
-        self._lines = AppendedLines(run / EVENTS_FILE)
+    def __init__(self, run: Path, name: str = EVENTS_FILE) -> None:
+        _cut_unfinished_line(run / name)
+        self._lines = AppendedLines(run / name)
 
     def take(self, event: Event) -> None:
-        record = {"t": round(time.time(), 3), "kind": event.kind, **asdict(event)}
-        self._lines.line(json.dumps(_finite(record), allow_nan=False, ensure_ascii=False))
+        self.record(record_of(event))
+
+    def record(self, record: Record) -> None:
+        self._lines.line(json.dumps(record, allow_nan=False, ensure_ascii=False))
 
     def close(self) -> None:
         self._lines.close()
+
+
+def record_of(event: Event) -> Record:
+    """An event as it is written."""
+    record = {"t": round(time.time(), 3), "kind": event.kind, **asdict(event)}
+    return {key: _finite(value) for key, value in record.items()}
+
+
+def write_missing(run: Path, records: list[Record]) -> None:
+    """Write those of a checkpoint's events that the run lacks: who saved them may not be who writes."""
+    there = {(record["kind"], record.get("step")) for record in read_events(run)}
+    missing = [record for record in records if (record["kind"], record.get("step")) not in there]
+    if missing:
+        file = EventFile(run)
+        for record in missing:
+            file.record(record)
+        file.close()
 
 
 def _cut_unfinished_line(path: Path) -> None:
@@ -237,22 +286,23 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def read_events(run: Path, *, superseded: bool = False) -> list[dict[str, Any]]:
-    """The events of a run, less those that a resume made void and a last line cut off by a crash."""
+def read_events(run: Path, *, superseded: bool = False) -> list[Record]:
+    """The events of a run in time, less those that a resume made void and a last line cut off by a crash."""
     path = run / EVENTS_FILE
     if not path.is_file():
         raise UserError(
             f"{run} is not a run", why=f"it has no {EVENTS_FILE}", remedy="give the folder that `phalanx train` named"
         )
-    kept: list[dict[str, Any]] = []
-    for record in _records(path):
+    files = [_records(each) for each in (path, run / EVALUATOR_EVENTS_FILE) if each.is_file()]
+    kept: list[Record] = []
+    for record in heapq.merge(*files, key=lambda record: record.get("t", 0.0)):
         if record["kind"] == Resume.kind and not superseded:
             kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["saved_step"]]
         kept.append(record)
     return kept
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _records(path: Path) -> Iterator[Record]:
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             try:

@@ -22,6 +22,8 @@ def sentence(event: Event) -> str | None:
                 f"epoch {event.epoch} batch {event.batch}/{event.batches} step {event.step}: loss {event.loss:.4f} "
                 f"top-1 {percent(event.top1)} lr {event.lr:.5g} {event.samples_per_s:.1f} samples/s"
             )
+        case ev.DataService():
+            return _fed(event)
         case ev.Norms():
             total = {which: sum(v * v for v in norms.values()) ** 0.5 for which, norms in _norms(event).items()}
             return f"step {event.step}: parameter norm {total['parameters']:.5g} gradient norm {total['gradients']:.5g}"
@@ -44,6 +46,17 @@ def sentence(event: Event) -> str | None:
             return f"stopped at step {event.step}: {event.reason}"
         case _:
             return None
+
+
+def _fed(event: ev.DataService) -> str:
+    there = [server for server in event.servers if server["joined"]]
+    rate, queue = sum(each["samples_per_s"] for each in there), sum(each["queue"] for each in there)
+    idle = sum(each["idle"] for each in there) / max(1, len(there))
+    who = "trainers wait for data" if event.trainers_wait else "data waits for trainers"
+    return (
+        f"data: {rate:.0f} samples/s from {len(there)} of {len(event.servers)} servers, {queue} batches queued there, "
+        f"servers idle {100 * idle:.0f} %, waiting {100 * event.wait_share:.0f} %: {who}"
+    )
 
 
 def _norms(event: ev.Norms) -> dict[str, dict[str, float]]:

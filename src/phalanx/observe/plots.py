@@ -115,9 +115,11 @@ def draw_curves(runs: list[Path], out: Path, axis: Axis = "epoch") -> None:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     if single:
-        figure.suptitle(named[0].label)
+        figure.suptitle(named[0].label, parse_math=False)  # a folder's name may hold $
     handles, labels = accuracy.get_legend_handles_labels()
-    accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
+    legend = accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
+    for label in legend.get_texts():
+        label.set_parse_math(False)
     try:
         figure.savefig(out)
     except OSError as error:

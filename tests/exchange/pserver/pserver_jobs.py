@@ -1,7 +1,6 @@
 """Real servers and workers for tests, forked from a process that has imported torch once."""
 
 import json
-import multiprocessing as mp
 import os
 import time
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from phalanx.data.order import Share, Work, epoch_work
 from phalanx.errors import UserError
 from phalanx.exchange.base import Applied, Exchange
 from phalanx.exchange.local import LocalExchange
-from phalanx.exchange.pserver import memory
 from phalanx.exchange.pserver.client import PserverExchange
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.serve import serve
@@ -31,6 +29,8 @@ from phalanx.launch.role import Role
 from phalanx.models.params import no_decay_names
 from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
+from phalanx.wire import memory
+from tests.processes import preload, start
 
 SAMPLES, BATCH = 61, 12  # no batch size divides it, and no number of workers
 SGD = ("weight_decay=0.01", "decay_norm_and_bias=false", "momentum=0.9")
@@ -175,10 +175,7 @@ def _send_twice() -> None:
     Link.send_slice = send_slice  # type: ignore[method-assign]
 
 
-_context = mp.get_context("forkserver")
-_context.set_forkserver_preload(
-    ["torch._dynamo", "phalanx.exchange.pserver.client", "phalanx.exchange.pserver.serve", "safetensors.torch"]
-)
+preload("torch._dynamo", "phalanx.exchange.pserver.client", "phalanx.exchange.pserver.serve", "safetensors.torch")
 
 
 @dataclass
@@ -207,17 +204,12 @@ class JobOfProcesses:
 
     def start_servers(self) -> None:
         for rank in range(self.num_servers):
-            self.servers.append(self._start(serve, self.role("server", rank)))
+            self.servers.append(start(serve, self.role("server", rank)))
 
     def start_worker(self, rank: int, name: str | None = None, **settings: Any) -> ForkServerProcess:
         task = Task(self.role("trainer", rank), self.folder / (name or f"trainer-{rank}"), **settings)
-        self.workers.append(self._start(worker, task))
+        self.workers.append(start(worker, task))
         return self.workers[-1]
-
-    def _start(self, main: Any, told: Any) -> ForkServerProcess:
-        process = _context.Process(target=main, args=(told,))
-        process.start()
-        return process
 
     def join(self, timeout_s: float = 30.0) -> None:
         """Wait for all to end by themselves."""

@@ -8,7 +8,8 @@ import pytest
 import torch
 import zmq
 
-from phalanx.exchange.pserver.wire import Header, Kind, Refused, Seal, as_json, from_json
+from phalanx.exchange.pserver.wire import Header, Kind, Seal
+from phalanx.wire.seal import Refused, as_json, from_json
 from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, Task, exchange_of, local, model, until
 
 

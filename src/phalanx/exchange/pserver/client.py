@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share
 from phalanx.errors import UserError
-from phalanx.exchange.base import Applied
+from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.pserver import state as states
+from phalanx.exchange.pserver.before import VALUES
 from phalanx.exchange.pserver.compressor import Compressor, wire_bytes
 from phalanx.exchange.pserver.job import Job, describe
 from phalanx.exchange.pserver.reduce import Numbers, Topic
@@ -29,6 +31,7 @@ class PserverExchange:
     """The update happens on servers, on gradients from all workers.
 
     `overlap` sends gradients during backward. It must be off where they are changed afterwards (fp16 loss scaling).
+    `elastic` has servers keep each slice as it was before its last update, for `rescue`.
     `joined_step` is the step to go on with for a worker that comes back into a running job, and None otherwise.
     """
 
@@ -41,13 +44,15 @@ class PserverExchange:
         exchange: ExchangeConfig,
         role: Role,
         *,
+        micro_batches: int | None = None,
         overlap: bool = True,
+        elastic: bool = False,
     ) -> None:
         refuse_global(optim)
-        self.share = Share(role.rank, role.world, optim.accumulate)
+        self.share = Share(role.rank, role.world, optim.accumulate, micro_batches)
         self._model, self._overlap = model, overlap
         self._params = {name: param for name, param in model.named_parameters() if param.requires_grad}
-        self._job = describe(self._params, no_decay, optim, schedule, exchange, role)
+        self._job = describe(self._params, no_decay, optim, schedule, exchange, role, elastic=elastic)
         self._still = self.lockstep = self._job.mode == "sync"
         self._servers = Servers(role, exchange.timeout_s)
         welcomes = self._servers.join(self._job)
@@ -72,6 +77,7 @@ class PserverExchange:
         self._samples = 0
         self._inside_s = 0.0
         self._counted = self._servers.traffic()
+        self._owed: list[Tensor] = []  # by slice: residuals at the last step boundary, where somebody marks it
         self._hooks = self._watch_backward()
 
     # A step
@@ -199,7 +205,7 @@ class PserverExchange:
         ask = time.monotonic() + self._servers.links[0].resend_s
         while open_:
             for link in self._servers.links:
-                while (answer := link.receive()) is not None:
+                while (answer := link.about_pushes()) is not None:
                     header, payload = answer
                     slice_ = self._job.slices[header.slice]
                     if header.slice not in open_ or header.sequence != self._round:
@@ -256,11 +262,12 @@ class PserverExchange:
         total, _ = self._reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
         return [float(each) for each in total]
 
-    def agree(self, wish: bool) -> bool:
-        """In sync mode all workers stop after the same step. Otherwise nobody waits for the others' wishes."""
-        if not self._still:
-            return wish
-        return bool(self._reduce(Topic.WISHES, np.array([float(wish)]))[0][0])
+    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+        """In sync mode all workers stop after the same step. Otherwise nobody waits for the others."""
+        if not self._still or self.share.world == 1:
+            return wish, counts
+        (wishes, *totals), _ = self._reduce(Topic.STEP, np.array([float(wish), *counts]))
+        return wishes > 0, [float(each) for each in totals]
 
     def settle(self) -> None:
         """Average the batch-norm statistics, which waits for all live workers; then nobody is pushing, so pull."""
@@ -308,10 +315,13 @@ class PserverExchange:
             for each in self._job.slices:
                 mine = self._compressor.residual(each).double().numpy()
                 total, _ = self._reduce(Topic.RESIDUALS, mine if rank == self.share.rank else np.zeros_like(mine))
-                for piece, part in zip(each.pieces, self._views(each, torch.from_numpy(total).float()), strict=True):
-                    blank = torch.zeros_like(self._params[piece.name], requires_grad=False)
-                    part_of(found.setdefault(f"{rank}/{piece.name}", blank), piece).copy_(part)
+                self._put_residual(found, rank, each, torch.from_numpy(total).float())
         return found
+
+    def _put_residual(self, found: dict[str, Tensor], rank: int, slice_: Slice, flat: Tensor) -> None:
+        for piece, part in zip(slice_.pieces, self._views(slice_, flat), strict=True):
+            blank = torch.zeros_like(self._params[piece.name], requires_grad=False)
+            part_of(found.setdefault(f"{rank}/{piece.name}", blank), piece).copy_(part)
 
     def load_residuals(self, tensors: Mapping[str, Tensor]) -> None:
         mine = residuals_of(tensors, self.share)
@@ -320,6 +330,45 @@ class PserverExchange:
         for each in self._job.slices:
             for piece, part in zip(each.pieces, self._views(each, self._compressor.residual(each)), strict=True):
                 part.copy_(part_of(like(self._job.layouts[piece.name], mine[piece.name]), piece))
+
+    # After the loss of another worker
+
+    def mark(self) -> None:
+        if self._compressor is not None:
+            self._owed = [self._compressor.residual(each).clone() for each in self._job.slices]
+
+    def roll_back(self) -> None:
+        for param in self._params.values():
+            param.grad = None
+        if self._compressor is not None:
+            for each, owed in zip(self._job.slices, self._owed, strict=True):
+                self._compressor.residual(each).copy_(owed)
+
+    @torch.no_grad()
+    def rescue(self, step: int) -> Rescued:
+        """Slices may be a step apart, depending on what the lost worker still pushed: all are asked for the same one.
+
+        The parameters come back too, since a part of them may be a step ahead.
+        """
+        for link in self._servers.links:
+            link.alone = True
+        parts = []
+        for each in self._job.slices:
+            link = self._servers.link(each)
+            _, payload = link.request(replace(link.header(Kind.STATE, each.number), step=step))
+            if not payload:
+                raise LostWorker(f"server {link.number} does not have slice {each.number} as it was before step {step}")
+            tensors, scalars = states.unpack(payload)
+            torch._foreach_copy_(self._pieces[each.number], self._views(each, tensors.pop(VALUES)))
+            parts.append((each, tensors, scalars))
+        return Rescued(*states.join(parts, self._job.layouts, set(self._job.exempt)), self._my_residuals())
+
+    def _my_residuals(self) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        if self._compressor is not None:
+            for each in self._job.slices:
+                self._put_residual(found, self.share.rank, each, self._compressor.residual(each))
+        return found
 
     def close(self) -> None:
         for hook in self._hooks:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from phalanx.config.schema import OptimConfig
+from phalanx.exchange.pserver.before import Before, pack_whole
 from phalanx.exchange.pserver.policy import Policy, Push
 from phalanx.exchange.pserver.slices import Layout, Slice, views
 from phalanx.exchange.pserver.state import pack, unpack
@@ -24,8 +25,12 @@ class Held:
         exempt: set[str],
         config: OptimConfig,
         schedule: Schedule,
+        *,
+        keep_before: bool = False,
     ) -> None:
         self.slice, self.memory = slice_, memory
+        self.reached: int | None = None  # the step that it stands before; None until one was applied here
+        self._before = Before() if keep_before else None
         self.version = 0
         self.filled = False  # whether the parameters have arrived
         self.arrived: dict[int, Push] = {}  # by rank: not applied yet
@@ -59,6 +64,7 @@ class Held:
     @torch.no_grad()
     def apply(self, pushes: list[Push], policy: Policy) -> None:
         """Sum the pushes in the order given and update with them. Nobody reads the slice meanwhile."""
+        self._leave(max(push.step for push in pushes))
         for push in pushes:
             self.applied[push.rank] = self.arrived.pop(push.rank)
             push.staleness = self.version - push.based_on
@@ -73,8 +79,23 @@ class Held:
         for push in pushes:
             push.rate = rate
 
+    def _leave(self, step: int) -> None:
+        """Note which step comes now; a void one that does not know its number changes nothing."""
+        if step >= 0:
+            if self._before is not None:
+                self._before.keep(step, self.memory, *self._update.state())
+            self.reached = step + 1
+
     def state(self) -> bytes:
         return pack(*self._update.state())
+
+    def whole_before(self, step: int) -> bytes:
+        """Parameters and optimizer state before a step, if that is now or before the last update; else nothing."""
+        if self.filled and self.reached in (None, step):
+            return pack_whole(self.memory, *self._update.state())
+        if self._before is not None and self._before.step == step:
+            return self._before.packed()
+        return b""
 
     def load(self, payload: memoryview) -> None:
         self._update.load(*unpack(payload))

@@ -14,9 +14,9 @@ from phalanx.exchange.compress.codec import Codec
 from phalanx.exchange.compress.codecs import make_codec
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
-from phalanx.exchange.pserver.wire import MAX_MESSAGE_BYTES, Refused
 from phalanx.launch.role import Role
 from phalanx.optim.schedule import Schedule
+from phalanx.wire.seal import MAX_MESSAGE_BYTES, Refused
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Job:
     layouts: dict[str, Layout] = field(repr=False)
     exempt: frozenset[str]  # parameters that do not decay
     slices: tuple[Slice, ...] = field(repr=False)
+    elastic: bool = False  # whether survivors of a lost worker save the last completed step
 
     def described(self) -> dict[str, Any]:
         return {
@@ -46,6 +47,7 @@ class Job:
             "layouts": {name: [list(layout.shape), list(layout.stride)] for name, layout in self.layouts.items()},
             "exempt": sorted(self.exempt),
             "slices": [each.described() for each in self.slices],
+            "elastic": self.elastic,
         }
 
     @classmethod
@@ -64,6 +66,7 @@ class Job:
                 },
                 exempt=frozenset(told["exempt"]),
                 slices=tuple(Slice.from_description(each) for each in told["slices"]),
+                elastic=bool(told["elastic"]),
             )
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise Refused("job") from error
@@ -89,6 +92,8 @@ def describe(
     schedule: Schedule,
     exchange: ExchangeConfig,
     role: Role,
+    *,
+    elastic: bool = False,
 ) -> Job:
     """The job of a trainer with these parameters. Refuses what servers cannot hold."""
     if not role.servers:
@@ -124,4 +129,5 @@ def describe(
         layouts={name: Layout.of(param) for name, param in params.items()},
         exempt=frozenset() if optim.decay_norm_and_bias else frozenset(no_decay) & params.keys(),
         slices=tuple(slices),
+        elastic=elastic,
     )

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,11 +12,13 @@ import zmq
 from torch import Tensor
 
 from phalanx.errors import UserError
-from phalanx.exchange.pserver import memory
+from phalanx.exchange.base import LostWorker
 from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import MAX_MESSAGE_BYTES, Header, Kind, Refused, Seal, as_json, from_json
+from phalanx.exchange.pserver.wire import Header, Kind, Seal
+from phalanx.wire import memory
+from phalanx.wire.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
 
 _RESEND_S = 5.0  # after which a request is repeated: all of them may arrive twice, and the answer shows life
 _LOOK_S = 0.5  # between looks at whether the server still lives
@@ -52,6 +55,8 @@ class Link:
         self._places: dict[int, int] = {}
         self._parameters: Tensor | None = None  # the server's own memory, where it is shared
         self.shared = False
+        self._about_pushes: deque[Answer] = deque()
+        self.alone = False  # whether other workers are known to be lost, so that no word of it is news
         self.bytes_sent = self.bytes_received = 0
         try:
             self.socket.connect(address)
@@ -120,6 +125,10 @@ class Link:
         else:
             self.send(header, memory.raw(self.outbox(slice_)[: header.length]))
 
+    def about_pushes(self) -> Answer | None:
+        """The next answer to a push, if one is there: it may have come while something else was waited for."""
+        return self._about_pushes.popleft() if self._about_pushes else self.receive()
+
     def receive(self) -> Answer | None:
         """The next answer, if one is there. Raises what the server reports."""
         while True:
@@ -138,7 +147,10 @@ class Link:
             self.bytes_received += len(frames[0]) + len(payload or b"")
             if header.kind is Kind.FAILED:
                 told = from_json(payload)
-                raise UserError(told["what"], why=told["why"], remedy=told["remedy"])
+                if self.alone and told["lost"]:
+                    continue  # known already
+                failure = LostWorker if told["lost"] else UserError
+                raise failure(told["what"], why=told["why"], remedy=told["remedy"])
             return header, payload
 
     def request(self, header: Header, payload: memoryview | bytes | None = None, repeat: bool = True) -> Answer:
@@ -170,7 +182,9 @@ class Link:
                 if time.monotonic() > resend:
                     resend = time.monotonic() + self.resend_s
                     again()
-            elif answer[0].sequence == header.sequence and answer[0].kind not in _ABOUT_PUSHES:
+            elif answer[0].kind in _ABOUT_PUSHES:
+                self._about_pushes.append(answer)
+            elif answer[0].sequence == header.sequence:
                 return answer
 
     def check_alive(self) -> None:
@@ -181,8 +195,8 @@ class Link:
         if time.monotonic() - self._heard > self._timeout_s:
             raise self.trouble(f"has not answered for {self._timeout_s:g} s")
 
-    def trouble(self, happened: str) -> UserError:
-        return UserError(
+    def trouble(self, happened: str) -> LostWorker:
+        return LostWorker(
             f"parameter server {self.number} at {self.address} {happened}",
             why="its parameters and optimizer state are there, so training cannot go on without it",
             remedy=f"see logs/server-{self.number}.jsonl and its output; check that all processes have the same "

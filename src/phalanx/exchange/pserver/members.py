@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from phalanx.exchange.pserver.memory import TOKEN_BYTES, Watch
 from phalanx.exchange.pserver.slices import Slice, offsets
-from phalanx.exchange.pserver.wire import Header, Kind, Refused
+from phalanx.exchange.pserver.wire import Header, Kind
+from phalanx.wire.memory import TOKEN_BYTES, Watch
+from phalanx.wire.seal import Refused
 
 
 @dataclass
@@ -47,11 +48,13 @@ class Members:
         self._challenges: dict[bytes, str] = {}
 
     def challenge(self, identity: bytes) -> str:
-        """A number used once: an old hello that somebody recorded does not answer it."""
+        """A number used once: an old hello that somebody recorded does not answer it.
+
+        A worker that came before its server has said hello several times, and answers what it hears first: the same.
+        """
         if len(self._challenges) > 1000:  # strangers cannot get here without the key; broken clients could
             self._challenges.clear()
-        self._challenges[identity] = secrets.token_hex(16)
-        return self._challenges[identity]
+        return self._challenges.setdefault(identity, secrets.token_hex(16))
 
     def answered(self, identity: bytes, nonce: object) -> None:
         """Refuse a join that does not answer the challenge given to this very connection."""

@@ -1,4 +1,4 @@
-"""Small sums over workers, in rank order, at the first server: evaluation counts, batch-norm statistics, wishes."""
+"""Small sums over workers, in rank order, at the first server: counts, wishes to stop, batch-norm statistics."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -13,7 +13,7 @@ class Topic(IntEnum):
     """What a sum is about: sums of different topics may be open at the same time."""
 
     COUNTS = 1
-    WISHES = 2
+    STEP = 2
     STATISTICS = 3
     RESIDUALS = 4
     BARRIER = 5

@@ -3,16 +3,16 @@
 import signal
 import time
 from types import FrameType
-from urllib.parse import urlsplit
 
 import torch
 import zmq
 
-from phalanx.errors import UserError
 from phalanx.exchange.pserver.journal import Journal
 from phalanx.exchange.pserver.server import Server
-from phalanx.exchange.pserver.wire import MAX_MESSAGE_BYTES, Seal
+from phalanx.exchange.pserver.wire import Seal
 from phalanx.launch.role import Role
+from phalanx.signals import handle
+from phalanx.wire.door import listen
 
 _TICK_MS = 500
 _BURST = 64  # messages between looks at the clock
@@ -32,7 +32,7 @@ def serve(role: Role, *, threads: int = 1) -> None:
         nonlocal stopping
         stopping = True
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = handle(signal.SIGTERM, stop)
     try:
         watched: dict[int, int] = {}
         poller = zmq.Poller()
@@ -72,31 +72,4 @@ def _drain(socket: "zmq.Socket[bytes]", server: Server) -> None:
 
 def bind(context: "zmq.Context[zmq.Socket[bytes]]", role: Role) -> "zmq.Socket[bytes]":
     """The server's socket, bound to its address."""
-    address = role.servers[role.rank]
-    refuse_open_door(address, role.key)
-    socket = context.socket(zmq.ROUTER)
-    # A full queue of a ROUTER drops messages; ours are bounded by the protocol instead: one push a slice and worker.
-    socket.set_hwm(0)
-    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a worker that reconnects keeps its place
-    try:
-        socket.bind(address)
-    except zmq.ZMQError as error:
-        socket.close(linger=0)
-        raise UserError(
-            f"{role.name} cannot listen at {address}",
-            why=str(error),
-            remedy="another program may use that address: choose another port, or end that program",
-        ) from error
-    return socket
-
-
-def refuse_open_door(address: str, key: str) -> None:
-    """Beyond this machine, nobody is served without a key."""
-    parts = urlsplit(address)
-    if not key and parts.scheme != "ipc" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
-        raise UserError(
-            f"the parameter server at {address} has no key",
-            why="anybody who reaches that port could change the model",
-            remedy="set PHALANX_KEY to the same secret for all processes of the job; phalanx's launchers do",
-        )
+    return listen(context, role.servers[role.rank], role.key, f"the parameter {role.name}", harm="change the model")

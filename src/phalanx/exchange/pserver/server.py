@@ -10,8 +10,8 @@ import zmq
 from torch import Tensor
 
 from phalanx.errors import UserError
+from phalanx.exchange.base import LostWorker
 from phalanx.exchange.compress.codec import BadPayload, Codec
-from phalanx.exchange.pserver import memory
 from phalanx.exchange.pserver.compressor import decode, wire_bytes
 from phalanx.exchange.pserver.held import Held
 from phalanx.exchange.pserver.job import Job
@@ -20,7 +20,9 @@ from phalanx.exchange.pserver.members import Member, Members, places_of
 from phalanx.exchange.pserver.policy import Policy, Push, make_policy
 from phalanx.exchange.pserver.reduce import Reduces
 from phalanx.exchange.pserver.slices import views
-from phalanx.exchange.pserver.wire import Header, Kind, Refused, Seal, as_json, from_json
+from phalanx.exchange.pserver.wire import Header, Kind, Seal
+from phalanx.wire import memory
+from phalanx.wire.seal import Refused, as_json, from_json
 
 Payload = memoryview | None
 
@@ -40,6 +42,7 @@ class Server:
         self._reduces = Reduces()
         self._pulls: list[tuple[Member, Header]] = []  # wait for the first parameters
         self._left: list[int] = []
+        self._parted: LostWorker | None = None  # why no further step is made, in an elastic job that lost a worker
         self._configured = self._last_loss = 0.0
         self._reached = 0  # the furthest step that any worker pushed, plus 1
         self._answers: dict[Kind, Callable[[Member, Header, Payload], None]] = {
@@ -75,8 +78,7 @@ class Server:
         except Refused as refused:
             self._journal.refused[refused.reason] += 1
         except UserError as error:  # such as an optimizer that does not exist: the trainer tells its user
-            told = as_json({"what": error.what, "why": error.why, "remedy": error.remedy})
-            self._send(identity, header.reply(Kind.FAILED), told)
+            self._send(identity, header.reply(Kind.FAILED), _told(error))
 
     def tick(self) -> None:
         """Once a second or so: who has been silent for too long while others wait?"""
@@ -102,12 +104,15 @@ class Server:
         self._remove(rank, lost=True)
         if self._policy.still:
             self._fail_without(rank, why)
+        if self._parted is not None and not self.members.live:
+            self.finished = True
 
     # Coming and going
 
     def _join(self, identity: bytes, header: Header, payload: Payload) -> None:
         told = from_json(payload)
         self.members.answered(identity, told.get("nonce"))
+        self._refuse_parted()
         job = Job.from_description(told.get("job", {}))
         rank = header.worker
         if self._job is None:
@@ -148,7 +153,10 @@ class Server:
         self._area = memory.create(size)
         for each in mine:
             params = self._area.bytes[places[each.number] : places[each.number] + each.bytes].view(torch.float32)
-            self._held[each.number] = Held(each, params, job.layouts, set(job.exempt), job.optim, job.schedule)
+            self._held[each.number] = Held(
+                *(each, params, job.layouts, set(job.exempt), job.optim, job.schedule),
+                keep_before=job.elastic and make_policy(job.mode, job.world, job.damping).still,
+            )
         self._codec = job.codec()
         self._policy = make_policy(job.mode, job.world, job.damping)
         self._job, self._configured = job, time.monotonic()
@@ -184,17 +192,29 @@ class Server:
             self._tell_sums()
 
     def _fail_without(self, rank: int, why: str) -> None:
-        self._fail(
+        if self._parted is not None:
+            return
+        error = LostWorker(
             f"worker {rank} is gone: {why}",
             why="in sync mode every step needs every worker's gradients",
             remedy=f"see the log of trainer-{rank}; phalanx train --resume goes on from the last checkpoint",
         )
+        self._fail(error)
+        if self._job is not None and self._job.elastic:
+            # No update is made from now on: survivors save the last step that all slices have reached.
+            self._parted, self.finished = error, False
+            for held in self._held.values():
+                held.arrived.clear()
 
-    def _fail(self, what: str, why: str, remedy: str) -> None:
-        self._journal.write("failed", {"what": what})
+    def _refuse_parted(self) -> None:
+        """After a loss in an elastic job, only what a survivor needs to save is answered."""
+        if self._parted is not None:
+            raise self._parted
+
+    def _fail(self, error: UserError) -> None:
+        self._journal.write("failed", {"what": error.what})
         for member in self.members.by_rank.values():
-            told = as_json({"what": what, "why": why, "remedy": remedy})
-            self._send(member.identity, Header(Kind.FAILED, member.rank, member.incarnation), told)
+            self._send(member.identity, Header(Kind.FAILED, member.rank, member.incarnation), _told(error))
         self.finished = True
 
     # Slices
@@ -206,6 +226,7 @@ class Server:
 
     def _push(self, member: Member, header: Header, payload: Payload) -> None:
         held = self._slice(header)
+        self._refuse_parted()
         if self._policy.still and self._left:
             return self._fail_without(self._left[0], f"it left before step {header.step}")
         known = held.known(member.rank)
@@ -252,9 +273,11 @@ class Server:
         while pushes := self._policy.due(held.arrived, self.members.live):
             if len(steps := {push.step for push in pushes if not push.void}) > 1:
                 return self._fail(
-                    f"workers are at different steps: {sorted(steps)}",
-                    why="in sync mode all gradients of an update belong to one step",
-                    remedy="resume all workers from the same checkpoint",
+                    UserError(
+                        f"workers are at different steps: {sorted(steps)}",
+                        why="in sync mode all gradients of an update belong to one step",
+                        remedy="resume all workers from the same checkpoint",
+                    )
                 )
             held.apply(pushes, self._policy)
             self._journal.applied(pushes, len(self._held), together=self._policy.still)
@@ -318,11 +341,14 @@ class Server:
         self._send(member.identity, header.reply(Kind.DONE))
 
     def _state(self, member: Member, header: Header, payload: Payload) -> None:
-        self._send(member.identity, header.reply(Kind.STATES), self._slice(header).state())
+        held = self._slice(header)
+        state = held.state() if header.step < 0 else held.whole_before(header.step)
+        self._send(member.identity, header.reply(Kind.STATES), state)
 
     # Sums
 
     def _reduce(self, member: Member, header: Header, payload: Payload) -> None:
+        self._refuse_parted()
         if member.reduced is not None and member.reduced[0].sequence == header.sequence:
             return self._send(member.identity, *member.reduced)  # asked again: the answer got lost
         if payload is None or len(payload) % 8:
@@ -343,6 +369,12 @@ class Server:
     def _send(self, identity: bytes, header: Header, payload: memoryview | bytes | None = None) -> None:
         # Where slices stand still until their readers push again, zmq may read them without a copy.
         self._socket.send_multipart([identity, *self._seal.frames(header, payload)], copy=not self._policy.still)
+
+
+def _told(error: UserError) -> bytes:
+    """An error for the worker to raise."""
+    lost = isinstance(error, LostWorker)
+    return as_json({"what": error.what, "why": error.why, "remedy": error.remedy, "lost": lost})
 
 
 def _not_welcome(rank: int, why: str) -> UserError:

@@ -1,5 +1,6 @@
 """All servers of a job, as one worker sees them: whom to ask about a slice, and sums over workers at the first one."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,8 +13,9 @@ from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.link import Answer, Link
 from phalanx.exchange.pserver.reduce import Numbers, Topic
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import Kind, as_json
+from phalanx.exchange.pserver.wire import Kind
 from phalanx.launch.role import Role
+from phalanx.wire.seal import as_json
 
 _LOOK_MS = 500  # between looks at whether the servers still live
 
@@ -30,8 +32,9 @@ class Servers:
             self._poller.register(self.links[-1].socket, zmq.POLLIN)
 
     def join(self, job: Job) -> list[dict[str, Any]]:
-        """Join at every server. Returns their welcomes."""
-        return [link.join(job) for link in self.links]
+        """Join at all servers at once: making its optimizer takes each of them seconds. Returns their welcomes."""
+        with ThreadPoolExecutor(len(self.links)) as pool:
+            return list(pool.map(lambda link: link.join(job), self.links))
 
     def link(self, slice_: Slice) -> Link:
         return self.links[slice_.server]

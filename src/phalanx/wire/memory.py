@@ -20,6 +20,11 @@ class Area:
     bytes: Tensor
     address: dict[str, Any] | None
 
+    def close(self) -> None:
+        """Nobody can attach from now on. The memory itself stays for as long as somebody uses it."""
+        if self.address is not None:
+            os.close(self.address["descriptor"])
+
 
 def raw(tensor: Tensor) -> memoryview:
     """A tensor's bytes, without a copy."""

@@ -1,0 +1,78 @@
+"""A contact sheet: a few pictures of each class on one page, as the model would see them."""
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from phalanx.commands.data_settings import write_out
+from phalanx.data.framing import CentreCrop
+from phalanx.data.labelled import Labelled
+from phalanx.observe.tables import printable
+
+SIDE, GAP, LINE = 112, 8, 18  # pixels: of a picture, around it, for its caption
+COLUMNS = 8
+MOST_ROWS = 12
+PAPER, INK, BROKEN = (250, 250, 248), (40, 40, 40), (200, 60, 50)
+
+
+def draw_contact_sheet(source: Labelled, path: Path) -> None:
+    """Write the page as a PNG. Few classes get a row each; of many, each gets one picture."""
+    cells = list(_cells(source))
+    rows = -(-len(cells) // COLUMNS)
+    width, height = COLUMNS * (SIDE + GAP) + GAP, rows * (SIDE + LINE + GAP) + GAP
+    page = Image.new("RGB", (width, height), PAPER)
+    pen, font = ImageDraw.Draw(page), ImageFont.load_default(size=12)
+    framing = CentreCrop(SIDE, crop_share=1.0)
+    for place, index in enumerate(cells):
+        if index is None:
+            continue
+        left, top = GAP + place % COLUMNS * (SIDE + GAP), GAP + place // COLUMNS * (SIDE + LINE + GAP)
+        read = source.read(np.array([index]), framing, 0, replace_bad=False)
+        if len(read.images):
+            page.paste(_image(read.images[0]), (left, top))
+        else:
+            pen.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), outline=BROKEN)
+            pen.text((left + 6, top + SIDE // 2 - 8), "does not decode", BROKEN, font)
+        pen.text((left, top + SIDE + 1), _fitting(source.classes[source.labels[index]], pen, font), INK, font)
+    write_out(path, _png(page))
+
+
+def _cells(source: Labelled) -> Iterator[int | None]:
+    """The sample in each cell of the page, or None where it stays empty."""
+    present = np.unique(source.labels)
+    if len(present) > MOST_ROWS:
+        chosen = _evenly(present, COLUMNS * MOST_ROWS)
+        yield from (int(np.flatnonzero(source.labels == label)[0]) for label in chosen)
+        return
+    for label in present:
+        row = _evenly(np.flatnonzero(source.labels == label), COLUMNS)
+        yield from row
+        yield from [None] * (COLUMNS - len(row))
+
+
+def _evenly(items: np.ndarray[tuple[int, ...], np.dtype[np.int64]], count: int) -> list[int]:
+    count = min(count, len(items))
+    return [int(items[i * len(items) // count]) for i in range(count)]
+
+
+def _image(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Image.Image:
+    """Three of the channels where there are more, or one as grey."""
+    return Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]) if pixels.shape[2] >= 3 else pixels[:, :, 0])
+
+
+def _fitting(text: str, pen: ImageDraw.ImageDraw, font: ImageFont.ImageFont | ImageFont.FreeTypeFont) -> str:
+    text = printable(text)
+    if pen.textlength(text, font) <= SIDE:
+        return text
+    while text and pen.textlength(text + "…", font) > SIDE:
+        text = text[:-1]
+    return text + "…"
+
+
+def _png(page: Image.Image) -> bytes:
+    out = BytesIO()
+    page.save(out, "PNG")
+    return out.getvalue()

@@ -1,0 +1,57 @@
+"""What the `phalanx data` commands share: the data that is meant, opened with its settings."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.config.resolve import Layer, flatten, nest, parse_override, resolve
+from phalanx.config.schema import DataConfig
+from phalanx.data.pack.whole import write_file
+from phalanx.errors import UserError
+
+
+def data_config(source: str, settings: Sequence[str]) -> DataConfig:
+    """The data settings for a source, with what was given as KEY=VALUE. Settings of training have no place here."""
+    layers = [Layer(source, nest("data.source", source)), *map(parse_override, settings)]
+    for layer in layers[1:]:
+        strange = [key for key in flatten(layer.values) if not key.startswith("data.")]
+        if strange:
+            raise UserError(
+                f"{strange[0]} has no effect here",
+                why="data is only looked at and packed; the settings for that begin with data.",
+                remedy="leave it out, or write for example data.val=PATH",
+            )
+    return resolve(layers).config.data
+
+
+def tell(console: Console, notes: Iterable[str]) -> None:
+    for note in notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+
+
+def write_out(path: Path, data: bytes) -> None:
+    """A file that `--out` names, whole or not there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, data)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written", why=error.strerror or str(error), remedy="choose another place with --out"
+        ) from error
+
+
+def in_bytes(count: float) -> str:
+    """`1.3 GB`, in the units of disks."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def portable(name: str) -> str:
+    """A sample's name as it is understood from any folder: whole where it is in a file, as it is where it is not."""
+    return str(Path(name).absolute()) if os.sep in name and Path(name).parent.is_dir() else name

@@ -1,0 +1,119 @@
+"""`phalanx data verify`: decode every sample, check every checksum, and list what is broken."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.commands.data_settings import data_config, portable, tell, write_out
+from phalanx.config.schema import DataConfig
+from phalanx.data.formats import recognise
+from phalanx.data.framing import Whole
+from phalanx.data.labelled import Labelled
+from phalanx.data.open import open_parts
+from phalanx.data.pack.manifest import load_manifest
+from phalanx.data.pack.whole import damage
+from phalanx.data.raw import RawSource
+from phalanx.engine.settings import cores
+from phalanx.errors import EXIT_OURS, UserError
+from phalanx.observe.progress import megabytes, progress
+from phalanx.observe.tables import print_line, printable, tab_separated
+
+AT_ONCE = 256  # samples between two reports of progress
+SIDE = 32  # a JPEG is decoded in full for any size; a small result only saves the work after it
+MOST_SHOWN = 50
+
+
+@dataclass
+class Findings:
+    """What is broken: whole files, and samples by name; each with its reason."""
+
+    checked: int = 0
+    files: list[tuple[str, str]] = field(default_factory=list)
+    samples: list[tuple[str, str]] = field(default_factory=list)
+
+
+def verify_data(console: Console, source: str, settings: list[str], out: Path | None) -> int:
+    """1 if something is broken, 0 if all is well. `out` gets the broken samples, as data.quarantine takes them."""
+    config = data_config(source, settings)
+    findings = Findings()
+    findings.files += _damaged_files(console, recognise(source)[1])
+    parts, notes = _opened(config, findings)
+    tell(console, notes)
+    with progress(console, "checked", sum(map(len, parts))) as advance:
+        for part in parts:
+            for bad, count in _broken(part):
+                findings.samples += [(portable(part.name(index)), reason) for index, reason in bad]
+                findings.checked += count
+                advance(count)
+    if out is not None:
+        write_out(out, "".join(f"{line}\n" for line in _lines(findings.samples)).encode())
+    _report(console, findings, out)
+    return EXIT_OURS if findings.files or findings.samples else 0
+
+
+def _damaged_files(console: Console, folder: Path) -> list[tuple[str, str]]:
+    """The files of a packed folder that are not as they were written."""
+    manifest = load_manifest(folder)
+    if manifest is None or not manifest.finished:
+        return []
+    files = manifest.files()
+    with megabytes(console, "checksums", sum(file.bytes for file in files)) as told:
+        found = [(str(folder / file.name), damage(folder / file.name, file, told)) for file in files]
+    mend = f"remove it and run `{manifest.command}` again to make it anew"
+    return [(name, f"{reason}; {mend}") for name, reason in found if reason]
+
+
+def _opened(config: DataConfig, findings: Findings) -> tuple[list[Labelled], list[str]]:
+    """The splits; those of a damaged file up to its damage, which is then among the findings."""
+    try:
+        parts, notes = open_parts(config, threads=cores())
+    except UserError as refusal:
+        try:
+            parts, notes = open_parts(config.model_copy(update={"salvage": True}), threads=cores())
+        except UserError:
+            if not findings.files:
+                raise refusal from None
+            parts, notes = {}, [f"{refusal.what}: {refusal.why}; no sample can be checked"]
+        else:
+            findings.files = findings.files or [(refusal.what, refusal.why)]  # its checksum may have told already
+    return list(parts.values()), notes
+
+
+def _broken(source: Labelled) -> Iterator[tuple[list[tuple[int, str]], int]]:
+    """(index, reason) of what does not decode, and how many samples were looked at, piece by piece."""
+    whole = Whole(min(SIDE, source.image_size))
+    with ThreadPoolExecutor(cores()) as pool:
+        for low in range(0, len(source), AT_ONCE):
+            indices = np.arange(low, min(low + AT_ONCE, len(source)))
+            bad = source.read(indices, whole, 0, replace_bad=False).bad
+            if isinstance(source, RawSource):  # its pixels are not read through a decoder, which would notice
+                reasons = pool.map(source.damage, indices.tolist())
+                bad = [(index, reason) for index, reason in zip(indices.tolist(), reasons, strict=True) if reason]
+            yield sorted(bad), len(indices)
+
+
+def _lines(pairs: list[tuple[str, str]]) -> list[str]:
+    return [printable(tab_separated(pair)) for pair in pairs]
+
+
+def _report(console: Console, findings: Findings, out: Path | None) -> None:
+    lines = _lines([*findings.files, *findings.samples])
+    shown = lines[:MOST_SHOWN] if console.is_terminal else lines
+    for line in shown:
+        print_line(console, line)
+    if len(shown) < len(lines):
+        console.print(Text(f"… and {len(lines) - len(shown):,} more" + ("" if out else ": --out FILE writes them all")))
+    broken, files = len(findings.samples), len(findings.files)
+    if not broken and not files:
+        console.print(Text(f"all {findings.checked:,} samples are whole"))
+        return
+    found = [f"{broken:,} of {findings.checked:,} samples do not decode"] if broken or not files else []
+    found += [f"{files:,} file{'s are' if files > 1 else ' is'} damaged"] if files else []
+    console.print(Text("; ".join(found)))
+    if out is not None and broken:
+        console.print(Text(f"to train without them: data.quarantine={out}"), soft_wrap=True)

@@ -1,0 +1,60 @@
+"""`phalanx status`: every role of a job, from its conductor, or from what that left behind."""
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.launch.agent import RECORD
+from phalanx.launch.control import ask
+from phalanx.launch.record import JobRecord, RoleRecord, find_record, read_record
+from phalanx.launch.submitted import submitted_job
+from phalanx.observe.tables import print_rows, print_table
+
+TITLES = ("role", "host", "state", "rank", "step", "samples/s", "last heard")
+
+
+def show_status(console: Console, run: Path | None) -> None:
+    """Print how a job stands."""
+    batch = submitted_job(run)
+    if batch is not None:
+        state = batch.state()
+        print_rows(console, {batch.scheduler: f"job {batch.job} is {state.kind}: {state.detail}"})
+        if run is not None and not (run / RECORD).exists():
+            return
+    record = find_record(run, running=False)
+    if record.conducted and record.socket:
+        told = ask(Path(record.socket), {"ask": "status"})
+        record = read_record(told) if told is not None else record
+    print_rows(console, _rows(record))
+    print_table(console, TITLES, [_row(role) for role in record.roles], numbers=("rank", "step", "samples/s"))
+    if record.state != "ended" and not record.conducted and batch is None:
+        console.print(Text("its launcher is gone; the roles have ended themselves", style="bold"))
+
+
+def _rows(record: JobRecord) -> dict[str, str]:
+    rows = {
+        "run": record.run,
+        "command": record.command,
+        "launcher": f"{record.launcher}, pid {record.pid} on {record.host}",
+    }
+    if record.run_on:
+        rows["checkpoints"] = record.run_on
+    taken = (record.ended or time.time()) - record.began
+    rows["state"] = (
+        f"{record.state} after {taken:.0f} s" if record.state == "ended" else f"{record.state} for {taken:.0f} s"
+    )
+    if record.exit_code is not None:
+        rows["state"] += f", exit code {record.exit_code}"
+    if record.cause:
+        rows["cause"] = record.cause
+    return rows
+
+
+def _row(role: RoleRecord) -> tuple[str, ...]:
+    state = role.state if role.code is None else f"{role.state} ({role.code})"
+    heard = "" if role.heard is None else f"{max(0.0, time.time() - role.heard):.0f} s ago"
+    step = "" if role.step is None else str(role.step)
+    speed = "" if role.samples_per_s is None else f"{role.samples_per_s:.1f}"
+    return role.name, role.host, state, role.name.rpartition("-")[2], step, speed, heard

@@ -1,0 +1,159 @@
+"""Where each sample of a file lies and what its label is: found in one pass, then kept in a small file.
+
+A million samples take 18 MB. What is kept is checked when it is used: made by this version, for a file of this size and
+time, with these settings, whole, and within the file. Anything else is made anew.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MAGIC = b"PHALANX INDEX 1\n"  # the number changes with what is kept, or with what a reader makes of the same bytes
+PREAMBLE = struct.Struct("<16sIIQ")  # magic, checksum of the rest, length of the head, number of samples
+COLUMNS = (("offsets", "<u8"), ("lengths", "<u4"), ("labels", "<i4"), ("marks", "<u2"))
+LARGEST_SAMPLE = 1 << 30  # a picture of a gigabyte is a damaged length
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label as the data gives it: a number, a name, or a number and the name that goes with it."""
+
+    number: int | None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What tells that a file has changed. A file that is not there has a stamp, too: it may come."""
+
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Stamp":
+        try:
+            status = path.stat()
+        except OSError:
+            return cls(-1, 0)
+        return cls(status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What an index must have been made from: the reader with its settings, the file, and those beside it."""
+
+    reader: str
+    stamps: tuple[Stamp, ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    """The samples of one file, in its order. `labels` are places in `table`; `marks` are the format's own."""
+
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint32]
+    labels: npt.NDArray[np.int32]
+    marks: npt.NDArray[np.uint16]
+    table: list[Label]
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def in_file_order(self) -> "Index":
+        order = np.argsort(self.offsets, kind="stable")
+        return replace(self, **{name: getattr(self, name)[order] for name, _ in COLUMNS})
+
+    def to_bytes(self, fit: Fit) -> bytes:
+        head = {
+            "reader": fit.reader,
+            "stamps": [[stamp.size, stamp.mtime_ns] for stamp in fit.stamps],
+            "table": [[label.number, label.name] for label in self.table],
+            "notes": self.notes,
+        }
+        written = json.dumps(head).encode()
+        columns = [np.asarray(getattr(self, name), dtype=kind).tobytes() for name, kind in COLUMNS]
+        rest = b"".join([written, *columns])
+        return PREAMBLE.pack(MAGIC, zlib.crc32(rest), len(written), len(self)) + rest
+
+
+def read_index(data: bytes, fit: Fit) -> Index | None:
+    """The index, if it is whole and fits."""
+    if len(data) < PREAMBLE.size:
+        return None
+    magic, checksum, head_length, count = PREAMBLE.unpack_from(data)
+    rest = memoryview(data)[PREAMBLE.size :]
+    row_bytes = sum(np.dtype(kind).itemsize for _, kind in COLUMNS)
+    if magic != MAGIC or len(rest) != head_length + count * row_bytes or zlib.crc32(rest) != checksum:
+        return None
+    head: dict[str, Any] = json.loads(bytes(rest[:head_length]))  # its checksum was right: it is as we wrote it
+    if head["reader"] != fit.reader or head["stamps"] != [[stamp.size, stamp.mtime_ns] for stamp in fit.stamps]:
+        return None
+    columns, place = dict[str, npt.NDArray[Any]](), int(head_length)
+    for name, kind in COLUMNS:
+        columns[name] = np.frombuffer(rest, kind, count, place)
+        place += columns[name].nbytes
+    index = Index(**columns, table=[Label(*pair) for pair in head["table"]], notes=head["notes"])
+    return index if _is_sound(index, fit.stamps[0].size) else None
+
+
+def _is_sound(index: Index, file_size: int) -> bool:
+    """Whether every sample lies in the file: nobody reads or allocates by an index that points elsewhere."""
+    if not len(index):
+        return True
+    inside = bool(np.all(index.offsets <= file_size)) and bool(np.all(index.lengths <= LARGEST_SAMPLE))
+    return (
+        inside
+        and bool(np.all(index.offsets + index.lengths <= file_size))
+        and int(index.labels.min()) >= 0
+        and int(index.labels.max()) < len(index.table)
+    )
+
+
+class IndexBuilder:
+    """Collects samples as a reader comes upon them."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self._rows: list[tuple[int, int, int, int]] = []
+        self._blocks: list[npt.NDArray[np.int64]] = []
+        self._codes: dict[Label, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, offset: int, length: int, label: Label, mark: int = 0) -> None:
+        self._rows.append((offset, length, self._codes.setdefault(label, len(self._codes)), mark))
+        self._count += 1
+        if len(self._rows) == 1 << 16:  # tuples take ten times the bytes of an array
+            self._pack()
+
+    def index(self, labels: Sequence[Label] | None = None) -> Index:
+        """What was collected; `labels` take the place of the labels met, in the order in which they were met."""
+        self._pack()
+        rows = np.concatenate([np.zeros((0, 4), dtype=np.int64), *self._blocks])
+        return Index(
+            rows[:, 0].astype(np.uint64),
+            rows[:, 1].astype(np.uint32),
+            rows[:, 2].astype(np.int32),
+            rows[:, 3].astype(np.uint16),
+            table=list(self._codes) if labels is None else list(labels),
+            notes=self.notes,
+        )
+
+    @property
+    def labels(self) -> list[Label]:
+        return list(self._codes)
+
+    def _pack(self) -> None:
+        if self._rows:
+            self._blocks.append(np.array(self._rows, dtype=np.int64))
+            self._rows = []

@@ -1,0 +1,99 @@
+"""The folder that is packed into: only ours, by one job at a time, and the same job where one was interrupted."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from phalanx.data.pack.manifest import CLASSES, MANIFEST, Manifest, load_manifest
+from phalanx.data.pack.whole import PART
+from phalanx.errors import UserError
+
+OURS = re.compile(rf"(?:{MANIFEST}|{CLASSES}|(?:train|val)-\d{{5,}}\.(?:tar|rec|idx|lst|raw))(?:{re.escape(PART)})?")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One job at a time in a folder. The lock of a process that died is gone with it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"{folder} is being packed into by another process",
+                why="two that write the same files would spoil both",
+                remedy="wait for it to end, or choose another folder",
+            ) from error
+        except OSError:  # some network file systems cannot lock a folder: there the user sees to it
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuses a folder with files that a pack did not write: nobody's data is overwritten or mixed with ours."""
+    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    started = MANIFEST in names
+    foreign = [name for name in names if not (started and OURS.fullmatch(name))]
+    if foreign:
+        shown = ", ".join(foreign[:5]) + (f" … ({len(foreign):,} in all)" if len(foreign) > 5 else "")
+        raise UserError(
+            f"{folder} is not empty",
+            why=f"it holds {shown}, which no pack put there",
+            remedy="choose a folder that is new or empty",
+        )
+
+
+def interrupted(folder: Path, wanted: Manifest) -> Manifest | None:
+    """What an earlier run of the same job left; None where the folder is new. Any other job is refused."""
+    found = load_manifest(folder)
+    if found is None:
+        return None
+    before, now = found.options.model_dump(), wanted.options.model_dump()
+    changed = [f"{name} {_said(before[name])}, now {_said(now[name])}" for name in now if before[name] != now[name]]
+    state = "finished" if found.finished else "started"
+    if changed:
+        raise UserError(
+            f"{folder} holds a pack that was {state} with other options",
+            why=f"it had {'; '.join(changed)}",
+            remedy=f"go on with `{found.command}`, or pack into another folder",
+        )
+    if found.fingerprints != wanted.fingerprints or found.classes != wanted.classes:
+        raise UserError(
+            f"{folder} holds a pack that was {state} from other data",
+            why=f"its source was {found.source}, and its samples, labels, sizes or times are not those of "
+            f"{wanted.source} as it is now",
+            remedy="pack into another folder, or remove this one first",
+        )
+    return found
+
+
+def sweep(folder: Path) -> None:
+    """Remove what interrupted jobs left half-written."""
+    for entry in folder.glob(f"*{PART}"):
+        entry.unlink()
+
+
+def unwritable(folder: Path, error: OSError) -> UserError:
+    """What to tell a user whose disk is full, or not theirs; what is finished stays."""
+    kept = 0
+    with contextlib.suppress(UserError, OSError):
+        found = load_manifest(folder)
+        kept = 0 if found is None else sum(map(len, found.splits.values()))
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return UserError(
+        f"the pack cannot be written to {folder}",
+        why=(error.strerror or str(error)) + (f"; {kept} finished shards are kept" if kept else ""),
+        remedy=("make room" if full else "mend the permissions, or choose another folder")
+        + "; the same command goes on after the shards that are finished",
+    )
+
+
+def _said(value: object) -> str:
+    return "unset" if value is None else str(value)

@@ -1,0 +1,50 @@
+"""What tells that a source is still the one that packing began with: labels, names, sizes and times."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from phalanx.data.arrays import ArraySource
+from phalanx.data.encoded import EncodedSubset
+from phalanx.data.index import Stamp
+from phalanx.data.labelled import Labelled
+from phalanx.data.raw import RawSource
+from phalanx.data.sharded import ShardSource
+
+
+def fingerprint(source: Labelled, places: Sequence[Path]) -> str:
+    """Of a split that was found at `places`. The size and time of every file that it is read from are in it."""
+    digest = hashlib.sha256(json.dumps(source.classes).encode())
+    digest.update(source.labels.astype("<i8").tobytes())
+    for piece in _samples(source, places):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _samples(source: Labelled, places: Sequence[Path]) -> Iterator[bytes | memoryview]:
+    """Which samples they are: by content where it is in memory, by place in large files, or by file."""
+    if isinstance(source, EncodedSubset):
+        yield source.chosen.tobytes()
+        yield from _samples(source.parent, places)
+    elif isinstance(source, ArraySource):
+        yield source.rows.tobytes()
+        yield source.images.data.cast("B")
+    elif isinstance(source, RawSource):
+        yield source.numbers.tobytes()
+        yield from (_stamp(file.path) for file in source.files)
+    elif isinstance(source, ShardSource):
+        yield source.offsets.tobytes()
+        yield from (_stamp(shard.path) for shard in source.shards)
+    else:
+        prefixes = [f"{place}{os.sep}" for place in places]  # the same place may be written in several ways
+        for index in range(len(source)):
+            name = source.name(index)
+            short = next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
+            yield os.fsencode(short) + b"\0" + _stamp(Path(name))
+
+
+def _stamp(file: Path) -> bytes:
+    stamp = Stamp.of(file)
+    return f"{stamp.size} {stamp.mtime_ns}\0".encode()

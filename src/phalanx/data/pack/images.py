@@ -1,0 +1,120 @@
+"""One sample on its way into a shard: its own bytes untouched, or made smaller and encoded again, or its pixels."""
+
+from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+from PIL import Image
+
+from phalanx.data.arrays import ArraySource
+from phalanx.data.base import Pixels
+from phalanx.data.decode import EXIF_ORIENTATION, as_mode, broken_means_bad, orientation_of
+from phalanx.data.encoded import EncodedSource
+from phalanx.data.labelled import Labelled
+from phalanx.data.raw import RawSource
+from phalanx.data.resize import RESAMPLING
+
+QUALITY = 90  # of a photograph that was made smaller, unless another is asked for
+GREY_MODES = ("1", "L", "LA", "La", "I", "F")
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+LOSSLESS = ("PNG", "BMP", "PPM", "GIF", "TIFF")
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What is done to images: the shorter side is made at most `resize`; what is encoded has this `quality`."""
+
+    resize: int | None
+    quality: int | None
+    channels: int  # of decoded pixels
+    interpolation: str
+    exif_orientation: bool  # whether decoded pixels are turned as a camera was held
+
+    def encoded(self, source: Labelled, index: int) -> bytes:
+        """Compressed bytes: the original ones wherever nothing asks for a change."""
+        original = _original(source, index)
+        if isinstance(original, bytes):
+            return original if self.resize is None and self.quality is None else self._encoded_again(original)
+        image = _image(original)
+        smaller = self._smaller(image)
+        return _png(smaller) if self.quality is None else _jpeg(smaller, self.quality)
+
+    def pixels(self, source: Labelled, index: int) -> Pixels:
+        """Decoded pixels (height, width, channels): what exact decoding makes of a compressed image."""
+        original = _original(source, index)
+        with broken_means_bad():
+            if isinstance(original, bytes):
+                stored = Image.open(BytesIO(original))
+                turn = UPRIGHT.get(orientation_of(stored)) if self.exif_orientation else None
+                image = _decoded(stored, "L" if self.channels == 1 else "RGB")
+                image = image if turn is None else image.transpose(turn)
+            else:
+                image = _image(original)
+            smaller = self._smaller(image)
+            return np.asarray(smaller).reshape(smaller.height, smaller.width, self.channels)
+
+    def _encoded_again(self, original: bytes) -> bytes:
+        with broken_means_bad():
+            image = Image.open(BytesIO(original))
+            if self.resize is not None and min(image.size) <= self.resize:
+                return original
+            lossless = image.format in LOSSLESS and self.quality is None
+            orientation = orientation_of(image)
+            grey = image.mode in GREY_MODES or image.mode.startswith("I;16")
+            smaller = self._smaller(_decoded(image, "L" if grey else "RGB"))
+            return _png(smaller) if lossless else _jpeg(smaller, self.quality or QUALITY, orientation)
+
+    def _smaller(self, image: Image.Image) -> Image.Image:
+        size = smaller_size(image.size, self.resize)
+        return image if size == image.size else image.resize(size, RESAMPLING[self.interpolation])
+
+
+def smaller_size(size: tuple[int, int], resize: int | None) -> tuple[int, int]:
+    """Both sides made smaller by as much as the shorter one has to be, rounded down as torchvision does."""
+    short = min(size)
+    return size if resize is None or short <= resize else (size[0] * resize // short, size[1] * resize // short)
+
+
+def _original(source: Labelled, index: int) -> bytes | Pixels:
+    """A sample as its source keeps it."""
+    if isinstance(source, EncodedSource):
+        return source.encoded(index)
+    if isinstance(source, RawSource):
+        return source.pixels(index)
+    if isinstance(source, ArraySource):
+        pixels: Pixels = source.images[source.rows[index]]
+        return pixels
+    raise TypeError(f"samples of {type(source).__name__} cannot be packed")
+
+
+def _decoded(image: Image.Image, mode: str) -> Image.Image:
+    image.draft(mode, image.size)  # a JPEG's first component is its grey picture, as it is for the decoder
+    return as_mode(image, mode)
+
+
+def _image(pixels: Pixels) -> Image.Image:
+    return Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0])
+
+
+def _png(image: Image.Image) -> bytes:
+    out = BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def _jpeg(image: Image.Image, quality: int, orientation: int = 1) -> bytes:
+    """Baseline, 4:2:0. Of what a camera wrote, only how it was held is kept: it says how to look at the picture."""
+    exif = Image.Exif()
+    if orientation != 1:
+        exif[EXIF_ORIENTATION] = orientation
+    out = BytesIO()
+    image.save(out, "JPEG", quality=quality, exif=exif)
+    return out.getvalue()

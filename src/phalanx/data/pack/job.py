@@ -1,0 +1,241 @@
+"""The packing job: splits into shards, in the source's order, the same bytes for any number of threads.
+
+A shard counts when pack.json names it, which is after it was written aside, synced and renamed. So a job that died at
+any moment goes on after its last whole shard, and what lies there half-written is never taken for data.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from phalanx.config.schema import DataConfig
+from phalanx.data.decode import BadImage
+from phalanx.data.labelled import Labelled, Part
+from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
+from phalanx.data.pack.fingerprint import fingerprint
+from phalanx.data.pack.images import Treatment, smaller_size
+from phalanx.data.pack.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
+from phalanx.data.pack.packing import Packing, packing
+from phalanx.data.pack.whole import sync_folder, write_file
+from phalanx.data.pipeline import BadImages
+from phalanx.errors import UserError
+from phalanx.observe.tables import printable
+
+AHEAD_PER_THREAD = 4  # samples prepared before they are written
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to pack: the splits of a source, under the same classes; and the command, for whoever must go on."""
+
+    source: str
+    splits: Mapping[Part, Labelled]
+    options: Options
+    config: DataConfig
+    command: str
+    places: tuple[Path, ...]  # files and folders that it was found in
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sample ready to be written, or the reason why it is left out."""
+
+    index: int
+    data: Any = None
+    reason: str | None = None
+
+
+def pack(order: Order, folder: Path, *, threads: int, advance: Callable[[int], None]) -> Manifest:
+    """Pack into a folder that is new, empty, or of the same job interrupted. `advance` hears of samples done."""
+    refuse_unwritable(order)
+    wanted = _new_manifest(order)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder), ThreadPoolExecutor(threads, thread_name_prefix="pack") as pool:
+            refuse_foreign(folder)
+            manifest = interrupted(folder, wanted)
+            if manifest is None:
+                manifest = wanted
+                save_manifest(folder, manifest)
+            _Job(folder, order, _packing(order, manifest), manifest, pool, AHEAD_PER_THREAD * threads, advance).run()
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return manifest
+
+
+@dataclass
+class _Job:
+    folder: Path
+    order: Order
+    packing: Packing
+    manifest: Manifest
+    pool: ThreadPoolExecutor
+    ahead: int
+    advance: Callable[[int], None]
+
+    def run(self) -> None:
+        for part, source in self.order.splits.items():
+            bad = BadImages(source, self.order.config.bad_images, self.order.config.bad_images_cap)
+            self._mend(part, bad)
+            self._go_on(part, bad)
+        if not self.manifest.finished:
+            write_file(self.folder / CLASSES, "".join(f"{name}\n" for name in self.manifest.classes).encode())
+            sweep(self.folder)
+            self.manifest.finished = True
+            save_manifest(self.folder, self.manifest)
+
+    def _mend(self, part: Part, bad: BadImages) -> None:
+        """Pass over the shards that are whole, and make those once more that got lost."""
+        for number, shard in enumerate(self.manifest.splits[part]):
+            bad.met.update(left.index for left in shard.left_out)
+            if all(_has_size(self.folder / file.name, file.bytes) for file in shard.files):
+                self.advance(shard.end - shard.first)
+                continue
+            samples = self._prepared(part, shard.first)
+            again = self._write(part, number, shard.first, shard.end, None, samples, bad)
+            if again.files != shard.files:
+                for file in again.files:
+                    (self.folder / file.name).unlink()
+                raise UserError(
+                    f"{shard.files[0].name} cannot be made again as it was",
+                    why="its samples have other bytes than when it was packed",
+                    remedy="pack into another folder",
+                )
+
+    def _go_on(self, part: Part, bad: BadImages) -> None:
+        shards = self.manifest.splits[part]
+        start = shards[-1].end if shards else 0
+        samples = self._prepared(part, start)
+        enough = self.packing.shard_bytes if self.order.options.shards is None else None
+        for end in shard_ends(self.order, part):
+            while start < end:
+                shards.append(self._write(part, len(shards), start, end, enough, samples, bad))
+                save_manifest(self.folder, self.manifest)
+                start = shards[-1].end
+
+    def _write(
+        self,
+        part: Part,
+        number: int,
+        first: int,
+        end: int,
+        enough: int | None,
+        samples: Iterator[Prepared],
+        bad: BadImages,
+    ) -> Shard:
+        """One shard: the samples up to `end`, or until it has `enough` bytes."""
+        labels = self.order.splits[part].labels
+        before = sum(shard.samples for shard in self.manifest.splits[part][:number])
+        shard = Shard(first=first, end=first, samples=0, files=[])
+        writer = self.packing.shard(self.folder / f"{part}-{number:05d}")
+        try:
+            while shard.end < end and (enough is None or writer.size < enough):
+                sample = next(samples)
+                if sample.reason is None:
+                    writer.add(before + shard.samples, int(labels[sample.index]), sample.data)
+                    shard.samples += 1
+                else:
+                    for name, reason in bad.meet([(sample.index, sample.reason)]):
+                        left = LeftOut(index=sample.index, name=printable(name), reason=printable(reason))
+                        shard.left_out.append(left)
+                shard.end += 1
+                self.advance(1)
+            shard.files = writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        sync_folder(self.folder)
+        return shard
+
+    def _prepared(self, part: Part, start: int) -> Iterator[Prepared]:
+        """The samples from `start` on, in order, each prepared in a thread while others before it are written."""
+        source, waiting = self.order.splits[part], deque[Future[Prepared]]()
+
+        def prepare(index: int) -> Prepared:
+            try:
+                return Prepared(index, self.packing.prepare(source, index))
+            except BadImage as error:
+                return Prepared(index, reason=str(error))
+            except OSError as error:
+                return Prepared(index, reason=f"it cannot be read: {error.strerror or error}")
+
+        try:
+            for index in range(start, len(source)):
+                waiting.append(self.pool.submit(prepare, index))
+                if len(waiting) > self.ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def shard_ends(order: Order, part: Part) -> list[int]:
+    """Where shards must end, whatever their size. The number asked for is of the largest split; others get less."""
+    count, wanted = len(order.splits[part]), order.options.shards
+    if wanted is None:
+        return [count]
+    shards = max(1, round(wanted * count / max(map(len, order.splits.values()))))
+    return [count * (number + 1) // shards for number in range(shards)]
+
+
+def refuse_unwritable(order: Order) -> None:
+    """Refuse what no shard could hold, before anything is written."""
+    first = next(iter(order.splits.values()))
+    if first.channels not in (1, 3):
+        raise UserError(
+            f"images of {first.channels} channels cannot be packed",
+            why="image files are grey (1) or colour (3)",
+            remedy="set data.channels to 1 or 3",
+        )
+    odd = [name for name in first.classes if not _is_a_line(name)]
+    if odd:
+        raise UserError(
+            f"the class {printable(odd[0])!r} cannot be written to {CLASSES}",
+            why="a class is a line of UTF-8 there, without tabs and without blanks at its ends",
+            remedy="rename the class",
+        )
+    largest = max(map(len, order.splits.values()))
+    if order.options.shards is not None and order.options.shards > largest:
+        raise UserError(
+            f"{order.options.shards:,} shards cannot be made of {largest:,} samples",
+            why="each shard needs one",
+            remedy=f"ask for at most {largest:,}, or leave --shards out",
+        )
+
+
+def _is_a_line(name: str) -> bool:
+    return bool(name) and name == name.strip() and name.isprintable()
+
+
+def _new_manifest(order: Order) -> Manifest:
+    first = next(iter(order.splits.values()))
+    return Manifest(
+        command=order.command,
+        options=order.options,
+        source=order.source,
+        fingerprints={part: fingerprint(source, order.places) for part, source in order.splits.items()},
+        classes=first.classes,
+        channels=first.channels,
+        image_size=first.image_size,
+        mean=list(first.mean),
+        std=list(first.std),
+        extent=first.extent and smaller_size(first.extent, order.options.resize),
+        splits={part: [] for part in order.splits},
+    )
+
+
+def _packing(order: Order, manifest: Manifest) -> Packing:
+    options = order.options
+    treatment = Treatment(
+        options.resize, options.quality, manifest.channels, options.interpolation, options.exif_orientation
+    )
+    return packing(options.form, treatment, manifest.classes)
+
+
+def _has_size(file: Path, wanted: int) -> bool:
+    return file.is_file() and file.stat().st_size == wanted

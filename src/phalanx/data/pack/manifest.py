@@ -1,0 +1,118 @@
+"""pack.json: what a packed folder holds, how it was made, and whether it is finished. Readers ask here first."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from phalanx.data.index import Stamp
+from phalanx.data.labelled import Part
+from phalanx.data.pack.whole import FileEntry, write_file
+from phalanx.errors import UserError
+
+MANIFEST = "pack.json"
+CLASSES = "classes.txt"
+
+Form = Literal["wds", "rec", "raw"]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Options(Strict):
+    """What decides about the bytes of the result, besides the source. A resumed pack must have the same."""
+
+    form: Form
+    resize: int | None = None
+    quality: int | None = None
+    shards: int | None = None
+    split: Literal["all", "train", "val"] = "all"
+    channels: int | None = None
+    interpolation: str = "bilinear"
+    exif_orientation: bool = False
+
+
+class LeftOut(Strict):
+    """A sample of the source that could not be read, by its number there."""
+
+    index: int
+    name: str
+    reason: str
+
+
+class Shard(Strict):
+    """Samples `first` … `end` - 1 of the source, in one file (and its index and list, where the form has them)."""
+
+    first: int
+    end: int
+    samples: int
+    files: list[FileEntry]
+    left_out: list[LeftOut] = []
+
+
+class Manifest(Strict):
+    version: Literal[1] = 1
+    finished: bool = False
+    command: str  # that made it, for the message that says how to go on
+    options: Options
+    source: str
+    fingerprints: dict[Part, str]  # of the source: its names, labels, sizes and times
+    classes: list[str]
+    channels: int
+    image_size: int
+    mean: list[float]
+    std: list[float]
+    extent: tuple[int, int] | None
+    splits: dict[Part, list[Shard]]
+
+    def num_samples(self, part: Part) -> int:
+        return sum(shard.samples for shard in self.splits[part])
+
+    def files(self) -> list[FileEntry]:
+        return [file for shards in self.splits.values() for shard in shards for file in shard.files]
+
+
+def save_manifest(folder: Path, manifest: Manifest) -> None:
+    write_file(folder / MANIFEST, (manifest.model_dump_json(indent=1) + "\n").encode())
+
+
+def load_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a folder, finished or not; None where it was not packed."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    try:
+        return Manifest.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UserError(
+            f"{file} cannot be read",
+            why=f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "),
+            remedy="pack the data again, into another folder: this file is none that this version of Phalanx wrote",
+        ) from error
+
+
+def packed(path: Path, *, salvage: bool = False) -> Manifest | None:
+    """The manifest of a folder that was packed; None where this is none. Unless it is all there, it is not data.
+
+    With `salvage`, a file may be damaged: then whoever reads it says how far it can be used.
+    """
+    manifest = load_manifest(path)
+    if manifest is None:
+        return None
+    if not manifest.finished:
+        raise UserError(
+            f"{path} is not complete: packing was interrupted",
+            why=f"its {MANIFEST} is not marked as finished",
+            remedy=f"run `{manifest.command}` again: it goes on after the shards that are whole",
+        )
+    for file in manifest.files():
+        length = Stamp.of(path / file.name).size
+        if length < 0 or (length != file.bytes and not salvage):
+            raise UserError(
+                f"{path / file.name} is {'missing' if length < 0 else 'damaged'}",
+                why=f"{file.bytes:,} bytes were written" + ("" if length < 0 else f", and it ends at byte {length:,}"),
+                remedy=f"remove it if it is there, and run `{manifest.command}` again: only what is missing is packed",
+            )
+    return manifest

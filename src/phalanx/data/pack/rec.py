@@ -1,0 +1,70 @@
+"""MXNet's RecordIO: NAME.rec with the images, NAME.idx with their places, NAME.lst with their labels."""
+
+import struct
+from pathlib import Path
+
+from phalanx.data.pack.wds import ending_of
+from phalanx.data.pack.whole import FileEntry, PartFile
+from phalanx.errors import UserError
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+MOST_BYTES = 2**29 - 1  # what a length field of 29 bits can say
+WHOLE, FIRST, MIDDLE, LAST = range(4)  # which part of a sample a record is
+
+
+class RecShard:
+    """The three files of a shard. A sample's number is its id, its key in .idx, and its number in .lst."""
+
+    def __init__(self, stem: Path, classes: list[str]) -> None:
+        self._classes = classes
+        self._files: list[PartFile] = []
+        try:
+            for ending in (".rec", ".idx", ".lst"):
+                self._files.append(PartFile(stem.with_name(stem.name + ending)))
+        except OSError:
+            self.abandon()
+            raise
+
+    @property
+    def size(self) -> int:
+        return self._files[0].sums.bytes
+
+    def add(self, number: int, label: int, data: bytes) -> None:
+        records, index, listing = self._files
+        index.write(f"{number}\t{records.sums.bytes}\n".encode())
+        path = f"{self._classes[label]}/{number:08d}.{ending_of(data)}"
+        listing.write(f"{number}\t{label}.000000\t{path}\n".encode())
+        # IRHeader: flag 0 says that the label is this one number
+        sample = struct.pack("<IfQQ", 0, label, number, 0) + data
+        if len(sample) > MOST_BYTES:
+            raise UserError(
+                f"sample {number:,} does not fit into a .rec file",
+                why=f"it has {len(sample):,} bytes, and a record has at most {MOST_BYTES:,}",
+                remedy="pack with --resize, or as wds",
+            )
+        for record in framed_records(sample):
+            records.write(record)
+
+    def finish(self) -> list[FileEntry]:
+        return [file.finish() for file in self._files]
+
+    def abandon(self) -> None:
+        for file in self._files:
+            file.abandon()
+
+
+def framed_records(sample: bytes) -> list[bytes]:
+    """A sample as its record or records: cut at each magic number at a multiple of four, which is left out there."""
+    places = []
+    at = sample.find(MAGIC)
+    while at >= 0:
+        if at % 4 == 0:
+            places.append(at)
+        at = sample.find(MAGIC, at + (4 if at % 4 == 0 else 1))
+    starts, ends = [0, *(place + 4 for place in places)], [*places, len(sample)]
+    framed = []
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        kind = WHOLE if not places else FIRST if i == 0 else LAST if i == len(places) else MIDDLE
+        length = end - start
+        framed.append(MAGIC + struct.pack("<I", kind << 29 | length) + sample[start:end] + bytes(-length % 4))
+    return framed

@@ -1,0 +1,57 @@
+"""WebDataset tars: for each sample NUMBER.cls, its class as a number, and NUMBER.jpg (.png, …), its bytes."""
+
+import tarfile
+from pathlib import Path
+
+from phalanx.data.pack.whole import FileEntry, PartFile
+
+ENDING = ".tar"
+
+
+class WdsShard:
+    """A tar being written. Nothing in it tells when, where or by whom: the same samples make the same bytes."""
+
+    def __init__(self, stem: Path) -> None:
+        self._file = PartFile(stem.with_name(stem.name + ENDING))
+
+    @property
+    def size(self) -> int:
+        return self._file.sums.bytes
+
+    def add(self, number: int, label: int, data: bytes) -> None:
+        key = f"{number:08d}"
+        self._member(f"{key}.cls", str(label).encode())
+        self._member(f"{key}.{ending_of(data)}", data)
+
+    def finish(self) -> list[FileEntry]:
+        # two empty blocks end a tar; filled up to a whole record, as tar itself does
+        end = 2 * tarfile.BLOCKSIZE
+        self._file.write(bytes(end + -(self.size + end) % tarfile.RECORDSIZE))
+        return [self._file.finish()]
+
+    def abandon(self) -> None:
+        self._file.abandon()
+
+    def _member(self, name: str, data: bytes) -> None:
+        info = tarfile.TarInfo(name)
+        info.size, info.mode = len(data), 0o644
+        self._file.write(info.tobuf(tarfile.USTAR_FORMAT))
+        self._file.write(data)
+        self._file.write(bytes(-len(data) % tarfile.BLOCKSIZE))
+
+
+def ending_of(data: bytes) -> str:
+    """What a file of this content is called. What is no known image keeps the commonest name and is told by readers."""
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "webp"
+    return next((ending for magic, ending in _MAGICS if data.startswith(magic)), "jpg")
+
+
+_MAGICS = (
+    (b"\xff\xd8\xff", "jpg"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tif"),
+    (b"MM\0*", "tif"),
+)

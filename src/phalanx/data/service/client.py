@@ -1,0 +1,97 @@
+"""The data servers of a run, as one trainer sees them: they make its batches, and it says how they fare."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing
+from typing import Any
+
+import zmq
+
+from phalanx.config.schema import RunConfig
+from phalanx.data.base import Batch
+from phalanx.data.order import Work
+from phalanx.data.pipeline import Pipeline
+from phalanx.data.service.body import slot_bytes
+from phalanx.data.service.feed import Feed, Patience
+from phalanx.data.service.link import Link, Made
+from phalanx.data.service.terms import terms_of
+
+_LINGER_MS = 200  # for the goodbyes
+
+
+class Service:
+    """Makes a pipeline's batches on data servers: a `Remote`."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, str],
+        config: RunConfig,
+        *,
+        name: str = "trainer-0",
+        tell: Callable[[str], None] = lambda text: None,
+        patience: Patience | None = None,
+    ) -> None:
+        """`servers` has a key for each address. `tell` is called, in the pipeline's thread, with news for the user."""
+        self._servers = {full_address(address): key for address, key in servers.items()}
+        self._config, self._tell = config, tell
+        self._patience = patience or Patience(timeout_s=config.data.service_timeout_s)
+        self._name = f"{name} ({platform.node()}, process {os.getpid()})"
+        self.links: list[Link] = []
+        self.feed: Feed | None = None
+        self._reported = (time.monotonic(), dict[Link, int]())
+
+    def batches(self, pipeline: Pipeline, works: Iterator[Work]) -> Generator[Batch]:
+        """Batches of these works, each once and in order, whichever server made them. Runs in the caller's thread."""
+        with ExitStack() as stack:
+            context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+            stack.callback(context.destroy, linger=_LINGER_MS)
+            pool = stack.enter_context(pipeline.pixel_pool()) if self._config.data.service_fallback else None
+            terms = terms_of(self._config, pipeline)
+            image_bytes = pipeline.framing.size**2 * pipeline.source.channels
+            size = slot_bytes(pipeline.batch, pipeline.share, image_bytes)
+            self.links = []
+            for address, key in self._servers.items():
+                link = Link(context, address, key, terms, self._name, pipeline.prefetch, size, self._tell)
+                self.links.append(stack.enter_context(closing(link)))
+            self.feed = Feed(
+                self.links,
+                works,
+                lambda work: Made(*pipeline.make(work, pool)),
+                self._patience,
+                self._tell,
+                fallback=self._config.data.service_fallback,
+            )
+            while (found := self.feed.next()) is not None:
+                work, made = found
+                yield pipeline.finish(work, made.handed_out(), made.bad)
+
+    def stop(self) -> None:
+        if self.feed is not None:
+            self.feed.stopped = True
+
+    def report(self) -> list[dict[str, Any]]:
+        """How each server fares; rates are since the last report. May be called from another thread."""
+        then, counted = self._reported
+        now = time.monotonic()
+        self._reported = (now, {link: link.samples for link in self.links})
+        return [
+            {
+                "address": link.address,
+                "joined": link.joined,
+                "by": link.whereabouts,
+                "samples_per_s": (link.samples - counted.get(link, 0)) / max(1e-9, now - then),
+                "server_samples_per_s": link.status.rate,
+                "queue": link.status.queue,
+                "idle": link.status.idle,
+                "owed": len(link.owed),
+                "late": link.late,
+            }
+            for link in self.links
+        ]
+
+
+def full_address(address: str) -> str:
+    """HOST:PORT is short for tcp://HOST:PORT."""
+    return address if "://" in address else f"tcp://{address}"

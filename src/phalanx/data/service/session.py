@@ -1,0 +1,50 @@
+"""A trainer as its data server knows it, and the memory that both share on one machine."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from phalanx.data.service.wire import NO_SLOT
+from phalanx.wire import memory
+from phalanx.wire.seal import Refused
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """A trainer that has proven the key and expects what this server makes. Each joining makes a new one."""
+
+    number: int
+    identity: bytes
+    name: str
+    area: torch.Tensor | None  # shared with the trainer, in slots of equal size
+    slot_bytes: int
+    watch: memory.Watch | None
+
+    @classmethod
+    def of(cls, number: int, identity: bytes, told: dict[str, Any]) -> "Session":
+        """What a trainer tells when it joins."""
+        try:
+            slot_bytes, address = int(told["slot_bytes"]), told["area"]
+            area = memory.attach(address, int(address["size"])) if address is not None else None
+            watch = memory.Watch(int(address["pid"])) if area is not None else None
+            return cls(number, identity, str(told["name"]), area, slot_bytes, watch)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Refused("garbage") from error
+
+    def place(self, slot: int) -> torch.Tensor | None:
+        """The memory of a slot; None where the pixels have to travel."""
+        if self.area is None or slot == NO_SLOT:
+            return None
+        start = memory.TOKEN_BYTES + slot * self.slot_bytes
+        if not (slot >= 0 and start + self.slot_bytes <= len(self.area)):
+            raise Refused("slot")
+        return self.area[start : start + self.slot_bytes]
+
+    @property
+    def ended(self) -> bool:
+        return self.watch is not None and self.watch.ended()
+
+    def close(self) -> None:
+        if self.watch is not None:
+            self.watch.close()

@@ -1,0 +1,89 @@
+"""What a trainer and a data server must agree on: settings, the data itself, and how a few of its samples look."""
+
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from phalanx.config.resolve import flatten
+from phalanx.config.schema import RunConfig
+from phalanx.data.jpeg import decoder_status
+from phalanx.data.order import Work
+from phalanx.data.pipeline import Pipeline
+from phalanx.wire.seal import as_json
+
+Terms = dict[str, Any]
+
+# Settings of `data` and `augment` that do not change what a server makes; any other, known now or added later, counts.
+# Where the data lies and in which form may differ from host to host: what was found there is compared instead.
+_OF_TRAINERS = {
+    *("data.source", "data.image_field", "data.label_field", "data.label_element", "data.salvage", "data.quarantine"),
+    *("data.val", "data.val_labels", "data.crop_share", "data.mean", "data.std", "data.drop_last"),
+    *("data.threads", "data.prefetch", "data.bad_images", "data.bad_images_cap"),
+    *("data.service", "data.servers", "data.service_key", "data.service_timeout_s", "data.service_fallback"),
+    *("augment.erase", "augment.mixup", "augment.cutmix"),
+}
+_PROBES = 8  # samples that both sides make and compare
+_PIXELS = "pixels"
+_VERSIONS = "versions"
+_MAKERS = ("phalanx", "pillow", "torch", "torchvision", "numpy")
+
+
+def terms_of(config: RunConfig, pipeline: Pipeline) -> Terms:
+    """All that decides what batches a pipeline makes, by name. JSON can hold it."""
+    source = pipeline.source
+    settings = {
+        key: value
+        for key, value in flatten(config.model_dump(mode="json")).items()
+        if key.split(".")[0] in ("data", "augment") and key not in _OF_TRAINERS
+    }
+    return {
+        **settings,
+        "train.seed": config.train.seed,
+        "image size": pipeline.framing.size,
+        "training samples": len(source),
+        "channels": source.channels,
+        "classes": f"{len(source.classes)} ({_digest(as_json(source.classes))})",
+        "labels": _digest(np.ascontiguousarray(source.labels, dtype="<i8").tobytes()),
+        _PIXELS: _looks(pipeline),
+        _VERSIONS: {name: _version(name) for name in _MAKERS} | {"JPEG by": decoder_status()},
+    }
+
+
+def difference(trainers: Terms, servers: Terms) -> str:
+    """What does not agree, in words; empty if everything that matters does."""
+    names = [name for name in {**trainers, **servers} if name not in (_PIXELS, _VERSIONS)]
+    found = [
+        f"{name} is {trainers.get(name)!r} for the trainer and {servers.get(name)!r} for the server"
+        for name in names
+        if trainers.get(name) != servers.get(name)
+    ]
+    if not found and trainers.get(_PIXELS) != servers.get(_PIXELS):
+        found.append(f"the same samples look different there: {_other_versions(trainers, servers)}")
+    return "; ".join(found)
+
+
+def _other_versions(trainers: Terms, servers: Terms) -> str:
+    mine, theirs = trainers.get(_VERSIONS, {}), servers.get(_VERSIONS, {})
+    others = [f"{name} {mine[name]} and {theirs.get(name)}" for name in mine if mine[name] != theirs.get(name)]
+    return f"other versions ({', '.join(others)})" if others else "other files under the same labels"
+
+
+def _looks(pipeline: Pipeline) -> str:
+    """A digest of some samples as the pipeline makes them: other files or another decoder would show here."""
+    count = min(_PROBES, len(pipeline.source))
+    indices = np.arange(count, dtype=np.int64) * len(pipeline.source) // count
+    micro, _ = pipeline.make(Work(0, 0, ((0, indices),), count, last=False))
+    return _digest(micro[0].images.permute(0, 2, 3, 1).contiguous().numpy().tobytes())
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=8).hexdigest()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "none"

@@ -1,0 +1,36 @@
+"""The pipeline that a configuration asks for: the same on a trainer and on a data server."""
+
+from phalanx.config.schema import RunConfig
+from phalanx.data.base import Source
+from phalanx.data.framing import train_framing
+from phalanx.data.order import Share
+from phalanx.data.pipeline import BadImages, Pipeline, Remote
+from phalanx.data.pixels import pixel_ops
+
+
+def training_pipeline(
+    config: RunConfig,
+    source: Source,
+    *,
+    batch: int,
+    threads: int,
+    share: Share | None = None,
+    pin: bool = False,
+    remote: Remote | None = None,
+) -> Pipeline:
+    """Batches of the training split `source`; `batch` counts the samples of a step over all workers."""
+    size, seed = config.data.image_size or source.image_size, config.train.seed
+    return Pipeline(
+        source,
+        train_framing(config.augment, config.data, size, seed, source),
+        seed=seed,
+        batch=batch,
+        share=share,
+        drop_last=config.data.drop_last,
+        pixels=pixel_ops(config.augment, seed),
+        threads=threads,
+        prefetch=config.data.prefetch,
+        bad=BadImages(source, config.data.bad_images, config.data.bad_images_cap),
+        pin=pin,
+        remote=remote,
+    )

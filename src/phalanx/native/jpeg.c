@@ -1,0 +1,292 @@
+/* JPEGs decoded, cropped and resized in one go. src/phalanx/data/jpeg.py is its caller.
+ *
+ * Only the rows and columns that the view needs are decoded; what lies above them is passed over, and decoding stops
+ * below them. Whatever is unusual about a file is left to Pillow: nothing here has to say what is wrong with it.
+ */
+
+#include <setjmp.h>
+
+#include "libjpeg.h"
+#include "resample.h"
+
+enum {
+    MARGIN = 8,    /* columns decoded on either side: smooth upsampling of colours looks at neighbours */
+    MOST_ROWS = 8, /* read at a time */
+    TAIL = 65536,  /* bytes at the end of a file in which its end marker is looked for */
+};
+
+struct settings {
+    int32_t size, channels, bicubic, reflect;
+    int32_t exact;           /* no scaling while decoding */
+    int32_t orient;          /* turn images as their EXIF data says */
+    int64_t most_pixels;     /* in a file */
+};
+
+struct header {
+    int32_t height, width, orientation; /* as stored; height 0: not for us */
+};
+
+struct failure {
+    struct errors errors;
+    jmp_buf escape;
+};
+
+static struct library jpeg;
+static int version;      /* of its interface: 62, 70 or 80 */
+static size_t structure; /* bytes of its struct decompress */
+
+static void fail(struct decompress *d) { longjmp(((struct failure *)d->errors)->escape, 1); }
+static void ignore_message(struct decompress *d, int level) { (void)d, (void)level; }
+static void nothing(struct decompress *d) { (void)d; }
+
+static int no_more_data(struct decompress *d) {
+    fail(d);
+    return 0;
+}
+
+static void skip_data(struct decompress *d, long count) {
+    if (count <= 0) return;
+    if ((size_t)count > d->source->bytes) fail(d);
+    d->source->next += count;
+    d->source->bytes -= count;
+}
+
+/* Everything a decompressor needs before its first function may fail. */
+static void prepare(struct decompress *d, struct failure *failure, struct source *source, const uint8_t *data,
+                    size_t bytes) {
+    memset(d, 0, sizeof *d);
+    d->errors = jpeg.std_error(&failure->errors);
+    failure->errors.error_exit = fail;
+    failure->errors.emit_message = ignore_message; /* warnings: Pillow goes on, too */
+    *source = (struct source){data, bytes, nothing, no_more_data, skip_data, jpeg.resync, nothing};
+}
+
+/* What the library reports when it is asked for another version, or another size of the structure, than its own. */
+static int refused_with(int asked_version, size_t asked_bytes) {
+    struct decompress d;
+    struct failure failure;
+    struct source source;
+    prepare(&d, &failure, &source, NULL, 0);
+    if (setjmp(failure.escape)) return failure.errors.details.numbers[0];
+    jpeg.create(&d, asked_version, asked_bytes);
+    jpeg.destroy(&d);
+    return -1;
+}
+
+/* Uses these functions from now on. 0 where the library is not one that we understand. */
+int jpeg_bind(const struct library *functions) {
+    jpeg = *functions;
+    int own = refused_with(0, 0), bytes;
+    if (own != 62 && own != 70 && own != 80) return 0;
+    bytes = refused_with(own, 0);
+    if (bytes < (int)offsetof(struct decompress, rest) || bytes > (int)sizeof(struct decompress)) return 0;
+    version = own;
+    structure = bytes;
+    return refused_with(version, structure) == -1;
+}
+
+static unsigned two_bytes(const uint8_t *at) { return at[0] << 8 | at[1]; }
+
+/* The orientation 1 … 8 in the EXIF data of an APP1 segment; 1 where it says none. */
+static int find_orientation(const uint8_t *data, size_t bytes) {
+    if (bytes < 14 || memcmp(data, "Exif\0\0", 6)) return 1;
+    const uint8_t *tiff = data + 6;
+    size_t length = bytes - 6;
+    int little = !memcmp(tiff, "II*", 4);
+    if (!little && memcmp(tiff, "MM\0*", 4)) return 1;
+#define SHORT(at) (little ? (unsigned)(tiff[at] | tiff[(at) + 1] << 8) : two_bytes(tiff + (at)))
+#define LONG(at) (little ? SHORT(at) | SHORT((at) + 2) << 16 : SHORT(at) << 16 | SHORT((at) + 2))
+    size_t folder = LONG(4);
+    if (folder + 2 > length) return 1;
+    for (size_t entry = folder + 2, left = SHORT(folder); left && entry + 12 <= length; left--, entry += 12)
+        if (SHORT(entry) == 0x0112) {
+            unsigned orientation = SHORT(entry + 8);
+            return SHORT(entry + 2) == 3 && orientation >= 1 && orientation <= 8 ? (int)orientation : 1;
+        }
+    return 1;
+#undef SHORT
+#undef LONG
+}
+
+/* Whether the end marker is there. Compressed data cannot hold it, so what follows the first scan's header may. */
+static int is_whole(const uint8_t *data, size_t bytes, size_t scan) {
+    size_t least = bytes > TAIL ? bytes - TAIL : 0;
+    if (least < scan) least = scan;
+    for (size_t at = bytes; at-- > least + 1;)
+        if (data[at] == 0xd9 && data[at - 1] == 0xff) return 1;
+    return 0;
+}
+
+/* Looks at the markers up to the first scan. Height 0 for all but whole files of 8 bits in one or three components,
+ * coded by Huffman. */
+static struct header look(const uint8_t *data, size_t bytes, const struct settings *settings) {
+    const struct header unusual = {0, 0, 1};
+    struct header header = unusual;
+    if (bytes < 4 || data[0] != 0xff || data[1] != 0xd8) return unusual;
+    for (size_t at = 2; at + 4 <= bytes;) {
+        if (data[at] != 0xff) return unusual;
+        int marker = data[at + 1];
+        if (marker == 0xff) { /* filling */
+            at++;
+            continue;
+        }
+        size_t length = two_bytes(data + at + 2);
+        const uint8_t *content = data + at + 4;
+        if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd9) || length < 2 || at + 2 + length > bytes) return unusual;
+        if (marker <= 0xc2 && length >= 8) {
+            if (header.height || content[0] != 8 || (content[5] != 1 && content[5] != 3)) return unusual;
+            header.height = two_bytes(content + 1);
+            header.width = two_bytes(content + 3);
+        } else if (marker < 0xd0 && marker != 0xc4 && marker != 0xc8) {
+            return unusual;
+        } else if (marker == 0xe1 && settings->orient && header.orientation == 1) {
+            header.orientation = find_orientation(content, length - 2);
+        } else if (marker == 0xda) {
+            int usual = header.height && header.width && is_whole(data, bytes, at) &&
+                        (int64_t)header.height * header.width <= settings->most_pixels;
+            return usual ? header : unusual;
+        }
+        at += 2 + length;
+    }
+    return unusual;
+}
+
+/* Height and width of each image as it is to be seen, turned where that is asked for; 0 where it is left to Pillow. */
+void jpeg_sizes(int count, const uint8_t *const *data, const int64_t *bytes, const struct settings *settings,
+                int64_t *sizes) {
+    for (int i = 0; i < count; i++) {
+        struct header header = look(data[i], bytes[i], settings);
+        int turned = header.orientation >= 5;
+        sizes[2 * i] = turned ? header.width : header.height;
+        sizes[2 * i + 1] = turned ? header.height : header.width;
+    }
+}
+
+/* The view of the image as it is stored, of one that was chosen in the turned image. */
+static struct view stored_view(struct view v, struct header h, int *reverse_rows, int *reverse_columns) {
+    int o = h.orientation, flip = *reverse_columns;
+    int mirrored = o == 2 || o == 3 || o == 7 || o == 8, upside_down = o == 3 || o == 4 || o == 6 || o == 7;
+    if (o >= 5) v = (struct view){v.left, v.top, v.width, v.height};
+    if (mirrored) v.left = h.width - v.left - v.width;
+    if (upside_down) v.top = h.height - v.top - v.height;
+    *reverse_columns = mirrored ^ (o < 5 && flip);
+    *reverse_rows = upside_down ^ (o >= 5 && flip);
+    return v;
+}
+
+/* The least of 1, 2, 4, 8 eighths at which the view still has the wanted size. Other numbers of eighths exist, but
+ * libjpeg-turbo has no vector code for them: they take longer than decoding everything. */
+static int eighths(struct view view, const struct settings *settings) {
+    double shorter = view.height < view.width ? view.height : view.width;
+    int n = 8;
+    while (!settings->exact && n > 1 && shorter * (n / 2) / 8 >= settings->size) n /= 2;
+    return n;
+}
+
+struct work {
+    struct resizer resizer;
+    uint8_t *rows[MOST_ROWS];
+    uint8_t *memory;
+};
+
+/* Reads the rows that the resizer needs. Leaves by longjmp where the library fails. */
+static int read_rows(struct decompress *d, struct work *work) {
+    int first, last, from, to, bytes = d->out_components;
+    rows(&work->resizer, &first, &last);
+    columns(&work->resizer, &from, &to);
+    unsigned left = 0, width = d->out_width;
+    if (from > MARGIN || to + MARGIN < (int)width) {
+        left = from > MARGIN ? from - MARGIN : 0;
+        width = (to + MARGIN < (int)width ? (unsigned)(to + MARGIN) : width) - left;
+        jpeg.crop(d, &left, &width);
+    }
+    size_t stride = (size_t)width * bytes + SLACK;
+    work->memory = calloc(MOST_ROWS, stride);
+    if (!work->memory) return 0;
+    for (int i = 0; i < MOST_ROWS; i++) work->rows[i] = work->memory + stride * i;
+    if (first > 0 && jpeg.skip(d, first) != (unsigned)first) return 0;
+    for (int row = first; row < last;) {
+        int wanted = last - row < MOST_ROWS ? last - row : MOST_ROWS;
+        int made = jpeg.read(d, work->rows, wanted);
+        if (made <= 0) return 0;
+        for (int i = 0; i < made; i++) feed(&work->resizer, row + i, work->rows[i], left);
+        row += made;
+    }
+    return 1;
+}
+
+static int decode(struct decompress *d, struct header header, struct view view, int flip,
+                  const struct settings *settings, struct work *work, uint8_t *out) {
+    int reverse_rows = 0, reverse_columns = flip;
+    if (jpeg.read_header(d, 1) != 1 || (int)d->height != header.height || (int)d->width != header.width) return 0;
+    int grey = d->colours == GREY || settings->channels == 1;
+    if (d->colours != GREY && d->colours != YCBCR && (d->colours != RGB || grey)) return 0;
+    view = stored_view(view, header, &reverse_rows, &reverse_columns);
+    int scale = eighths(view, settings);
+    d->out_colours = grey ? GREY : RGBX;
+    d->scale_num = scale;
+    d->scale_denom = 8;
+    d->transform = ISLOW;
+    d->fancy_upsampling = 1;
+    jpeg.start(d);
+    double by = scale / 8.0;
+    view = (struct view){view.top * by, view.left * by, view.height * by, view.width * by};
+    if (!resizer_init(&work->resizer, d->out_height, d->out_width, grey ? 1 : 3, view, settings->size,
+                      settings->bicubic, settings->reflect, reverse_rows, reverse_columns))
+        return 0;
+    if (!read_rows(d, work)) return 0;
+    finish(&work->resizer, grey ? settings->channels : 1, header.orientation >= 5, out);
+    return 1;
+}
+
+static int decode_guarded(const uint8_t *data, size_t bytes, struct view view, int flip,
+                          const struct settings *settings, uint8_t *out) {
+    struct decompress d;
+    struct failure failure;
+    struct source source;
+    struct work work;
+    struct header header = look(data, bytes, settings);
+    if (!header.height) return 0;
+    memset(&work, 0, sizeof work);
+    prepare(&d, &failure, &source, data, bytes);
+    volatile int made = 0; /* survives longjmp */
+    if (!setjmp(failure.escape)) {
+        /* A fresh one for each image: tables are carried over, and an image must not depend on the one before. */
+        jpeg.create(&d, version, structure);
+        d.source = &source;
+        made = decode(&d, header, view, flip, settings, &work, out);
+    }
+    jpeg.destroy(&d);
+    resizer_free(&work.resizer);
+    free(work.memory);
+    return made;
+}
+
+/* The view (top, left, height, width) of each image → (size, size, channels). `made` is 0 where it is left to Pillow. */
+void jpeg_decode(int count, const uint8_t *const *data, const int64_t *bytes, const double *views, const uint8_t *flips,
+                 const struct settings *settings, uint8_t *const *out, uint8_t *made) {
+    for (int i = 0; i < count; i++) {
+        struct view view = {views[4 * i], views[4 * i + 1], views[4 * i + 2], views[4 * i + 3]};
+        made[i] = decode_guarded(data[i], bytes[i], view, flips[i], settings, out[i]);
+    }
+}
+
+/* Undoes the compression of each image and nothing else: what no decoder can do without. Returns how many failed. */
+int jpeg_entropy(int count, const uint8_t *const *data, const int64_t *bytes) {
+    volatile int failed = 0;
+    for (volatile int i = 0; i < count; i++) {
+        struct decompress d;
+        struct failure failure;
+        struct source source;
+        prepare(&d, &failure, &source, data[i], bytes[i]);
+        if (setjmp(failure.escape)) failed++;
+        else {
+            jpeg.create(&d, version, structure);
+            d.source = &source;
+            jpeg.read_header(&d, 1);
+            jpeg.read_coefficients(&d);
+        }
+        jpeg.destroy(&d);
+    }
+    return failed;
+}

@@ -1,0 +1,72 @@
+"""Leases and batches as bytes: whole there and back, and refused when they are not."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.data.base import MicroBatch
+from phalanx.data.order import Share, Work, epoch_work
+from phalanx.data.service.body import pack_batch, pack_lease, slot_bytes, unpack_batch, unpack_lease
+from phalanx.wire.seal import Refused
+
+WORK = Work(7, 100, ((2, np.array([5, 1])), (3, np.array([0, 9, 4]))), 20, last=True)
+
+
+def micro_batches() -> list[MicroBatch]:
+    generator = torch.Generator().manual_seed(0)
+    made = []
+    for number, count in ((2, 2), (3, 3)):
+        images = torch.randint(256, (count, 4, 5, 3), dtype=torch.uint8, generator=generator).permute(0, 3, 1, 2)
+        made.append(MicroBatch(number, images, torch.arange(count), torch.arange(count) + 10))
+    return made
+
+
+def test_a_lease_tells_the_epoch_and_the_samples() -> None:
+    told = unpack_lease(memoryview(pack_lease(WORK)), 10)
+    assert told.epoch == 7
+    assert [(number, indices.tolist()) for number, indices in told.micro] == [(2, [5, 1]), (3, [0, 9, 4])]
+    with pytest.raises(Refused, match="samples"):
+        unpack_lease(memoryview(pack_lease(WORK)), 9)
+
+
+def test_a_batch_comes_back_as_it_was() -> None:
+    before, bad = micro_batches(), [(3, "truncated"), (4, "kein Bild: ü")]
+    made = pack_batch(before, bad)
+    after, told_bad = unpack_batch(memoryview(made.told), made.pixels)
+    assert told_bad == bad
+    for one, other in zip(before, after, strict=True):
+        assert one.number == other.number
+        assert one.images.stride() == other.images.stride()
+        for name in ("images", "labels", "indices"):
+            assert torch.equal(getattr(one, name), getattr(other, name))
+
+
+def test_the_pixels_of_a_single_micro_batch_are_not_copied() -> None:
+    micro = micro_batches()[:1]
+    assert pack_batch(micro, []).pixels.data_ptr() == micro[0].images.data_ptr()
+
+
+@given(st.data())
+def test_damaged_bytes_are_refused_or_harmless(data: st.DataObject) -> None:
+    """Whatever has the key may still be broken: no crash, and no memory beyond what has arrived."""
+    made = pack_batch(micro_batches(), [(3, "truncated")])
+    for told, unpack in (
+        (pack_lease(WORK), lambda told: unpack_lease(told, 10)),
+        (made.told, lambda told: unpack_batch(told, made.pixels)),
+    ):
+        broken = bytearray(told[: data.draw(st.integers(0, len(told)))])
+        if broken:
+            broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
+        try:
+            unpack(memoryview(bytes(broken)))
+        except Refused:
+            continue
+
+
+@pytest.mark.parametrize("share", [Share(), Share(1, 3), Share(0, 2, 3), Share(2, 3, micro_batches=4)])
+def test_a_slot_holds_any_batch_of_an_epoch(share: Share) -> None:
+    for samples in range(40, 60):
+        works = list(epoch_work(0, 0, samples, 12, False, share))
+        assert max(work.samples for work in works) * 5 <= slot_bytes(12, share, 5)
