@@ -1,5 +1,6 @@
 import json
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,28 @@ def test_keeps_the_last_and_the_best(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_dead_process_are_swept(tmp_path: Path) -> None:
-    left = tmp_path / ".step-00000003.999999999.tmp"
+    left = tmp_path / f".step-00000003.999999999@{platform.node().replace('.', '-')}.tmp"
+    elsewhere = tmp_path / ".step-00000003.999999999@another-host.tmp"  # may be alive there
     left.mkdir()
+    elsewhere.mkdir()
     save(tmp_path, 4)
     assert not left.exists()
+    assert elsewhere.exists()
+
+
+def test_one_of_several_workers_saves_a_step(tmp_path: Path) -> None:
+    assert [checkpoint.claim(tmp_path / "new", 3) for _ in range(3)] == [True, False, False]
+    assert checkpoint.claim(tmp_path / "new", 4)
+    checkpoint.forget_claims(tmp_path / "new")
+    assert checkpoint.claim(tmp_path / "new", 3)
+    assert checkpoint.steps_saved(tmp_path / "new") == []
+
+
+def test_what_somebody_is_not_done_with_is_not_removed(tmp_path: Path) -> None:
+    for step in range(1, 6):
+        save(tmp_path, step)
+    checkpoint.prune(tmp_path, 1, done=lambda path: not path.name.endswith("3"))
+    assert [path.name[-1] for path in checkpoint.steps_saved(tmp_path)] == ["3", "5"]
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ FORMAT = 1
 MANIFEST, STATE, BEST = "manifest.json", "state.json", "best.json"
 FOLDER = "checkpoints"  # of a run
 _PREFIX = "step-"
+_CLAIM = ".claim-"
 
 
 @dataclass(frozen=True)
@@ -37,21 +39,42 @@ class Loaded:
 
 def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
     """Write a checkpoint. Until the last rename nothing of it counts, and nothing that was there is touched."""
-    final = folder / f"{_PREFIX}{step:08d}"
-    aside = folder / f".{final.name}.{os.getpid()}.tmp"
+    final = path_of(folder, step)
+    aside = folder / f".{final.name}.{_owner()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
         aside.mkdir()
         _write(aside, tensors, state)
-        old = _put_away(final)
-        aside.rename(final)
-        shutil.rmtree(old, ignore_errors=True)
+        _put_in_place(aside, final)
         _sync(folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
         raise unwritable(folder, step, error) from error
     return final
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is, or would be."""
+    return folder / f"{_PREFIX}{step:08d}"
+
+
+def claim(folder: Path, step: int) -> bool:
+    """True for the first of several workers that wish to save a step: the others need not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(folder / f"{_CLAIM}{step:08d}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise unwritable(folder, step, error) from error
+    return True
+
+
+def forget_claims(folder: Path) -> None:
+    """Those of a job that has ended: its steps may be reached, and claimed, again."""
+    for entry in folder.glob(f"{_CLAIM}*"):
+        entry.unlink(missing_ok=True)
 
 
 def unwritable(folder: Path, step: int, error: OSError) -> UserError:
@@ -110,12 +133,31 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _owner() -> str:
+    """This process, among those of all hosts that may share a folder."""
+    return f"{os.getpid()}@{platform.node().replace('.', '-')}"
+
+
 def _sweep(folder: Path) -> None:
-    """Remove what a process that died left half-written."""
+    """Remove what a process of this host that died left half-written."""
     for entry in folder.glob(f".{_PREFIX}*.tmp"):
         owner = entry.name.split(".")[2]
-        if owner == str(os.getpid()) or not Path(f"/proc/{owner}").exists():
+        pid, _, host = owner.partition("@")
+        if owner == _owner() or (host == _owner().partition("@")[2] and not Path(f"/proc/{pid}").exists()):
             shutil.rmtree(entry, ignore_errors=True)
+
+
+def _put_in_place(aside: Path, final: Path) -> None:
+    """Two renames, between which another worker may have put the same step there."""
+    old = _put_away(final)
+    try:
+        aside.rename(final)
+    except OSError:
+        if not final.exists():
+            raise
+        old = _put_away(final)
+        aside.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def steps_saved(folder: Path) -> list[Path]:
@@ -141,21 +183,21 @@ def best_path(folder: Path) -> Path | None:
         step = json.loads((folder / BEST).read_text(encoding="utf-8"))["step"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    path = folder / f"{_PREFIX}{step:08d}"
+    path = path_of(folder, step)
     return path if path.is_dir() else None
 
 
-def prune(folder: Path, keep_last: int) -> None:
-    """Delete all but the newest `keep_last` checkpoints and the best."""
+def prune(folder: Path, keep_last: int, done: Callable[[Path], bool] = lambda path: True) -> None:
+    """Delete all but the newest `keep_last` checkpoints, the best, and those that somebody is not done with."""
     best = best_path(folder)
     for path in steps_saved(folder)[:-keep_last]:
-        if path != best:
+        if path != best and done(path):
             shutil.rmtree(_put_away(path), ignore_errors=True)
 
 
 def _put_away(path: Path) -> Path:
     """Rename a checkpoint that is to go: a half-deleted one must not look like a whole one."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
+    doomed = path.with_name(f".{path.name}.{_owner()}.old.tmp")
     if path.exists():
         path.rename(doomed)
     return doomed

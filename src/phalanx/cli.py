@@ -4,18 +4,25 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from phalanx import __version__
+from phalanx.cli_bench import app as bench_app
+from phalanx.cli_data import app as data_app
+from phalanx.cli_launch import app as launch_app
+from phalanx.cli_service import app as service_app
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
 from phalanx.openmp import let_idle_threads_sleep
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from phalanx.config.resolve import Layer
+    from phalanx.config.schema import ExchangeConfig
     from phalanx.launch.role import Role
     from phalanx.request import Request
 
@@ -29,6 +36,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+app.add_typer(bench_app, name="bench")
+app.add_typer(data_app)
+app.add_typer(launch_app)
+app.add_typer(service_app)
 Checkpointed = Annotated[Path, typer.Argument(help="a run's folder (its best checkpoint) or one checkpoint")]
 
 
@@ -107,6 +118,7 @@ def train(
     top_k: Annotated[int | None, typer.Option(help="k of the second accuracy")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = None,
+    gpus: Annotated[str | None, typer.Option(help="one worker for each GPU listed, such as 0,1,2,3")] = None,
     seed: Annotated[int | None, typer.Option()] = None,
     monitor: Annotated[int | None, typer.Option(help="log norms every so many steps")] = None,
     log_every: Annotated[int | None, typer.Option(help="steps between log lines")] = None,
@@ -115,44 +127,73 @@ def train(
     servers: Annotated[int | None, typer.Option(help="parameter servers on this machine")] = None,
     mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S")] = None,
     compress: Annotated[str | None, typer.Option(help="none, fp16, bf16, 2bit, 1bit, topk:R, powersgd:R")] = None,
+    evaluator: Annotated[
+        bool | None, typer.Option("--evaluator/--no-evaluator", help="evaluate checkpoints in a process of its own")
+    ] = None,
+    max_restarts: Annotated[int | None, typer.Option(help="how often lost workers are started anew")] = None,
+    min_workers: Annotated[int | None, typer.Option(help="go on with as few when no restarts are left")] = None,
+    data_service: Annotated[str | None, typer.Option(help="data servers that make batches: HOST:PORT,…")] = None,
+    data_servers: Annotated[int | None, typer.Option(help="data servers on this machine")] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder; default runs/NAME-TIME")] = None,
     resume: Annotated[str | None, typer.Option(help="continue a run; without a value the latest")] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
-    from phalanx.config.flags import FLAGS, flag_layers
+    from phalanx.launch.dialects import role_from
     from phalanx.launch.lifeline import hold_lifeline
-    from phalanx.launch.role import role_from
+    from phalanx.launch.rendezvous import complete
 
-    given = locals()
-    layers = flag_layers({flag: given[flag] for flag in FLAGS})
     role = role_from()
-    request = _request(settings or [], layers, out, resume, init_from, role)
-    if role is None and request.resolved.config.exchange.method != "local":
+    request = read_request(locals(), role)
+    config = request.resolved.config
+    if role is None and (config.exchange.method != "local" or config.data.servers or config.eval.evaluator):
         raise typer.Exit(_launch(request))
     hold_lifeline()
+    if role is not None:
+        role = complete(role, config.exchange)
+        if role.kind == "scheduler":  # all have met, and nobody needs it any more
+            raise typer.Exit
     if role is not None and role.kind == "server":
         from phalanx.exchange.pserver.serve import serve
 
         serve(role)
         raise typer.Exit
+    if role is not None and role.kind == "data":
+        from phalanx.commands.serve_data import serve_role
+
+        serve_role(role, config)
+        raise typer.Exit
+
+    if role is not None and role.kind == "evaluator":
+        from phalanx.evaluator import watch_run
+
+        watch_run(request, Console(), role)
+        raise typer.Exit
 
     from phalanx.train import run
 
-    raise typer.Exit(run(request, Console(), role))
+    # Our own launchers keep each trainer's words apart; others put all on one screen, where the first speaks for all.
+    quiet = role is not None and role.launcher != "phalanx" and role.rank > 0
+    raise typer.Exit(run(request, Console(quiet=quiet), role))
 
 
 def _launch(request: "Request") -> int:
     """Start the job's roles on this machine, with this same command line."""
-    from phalanx.launch.local import launch, plan_roles
+    from phalanx.launch.local import conduct_here, local_job
     from phalanx.run import create_run
 
-    exchange = request.resolved.config.exchange
-    folder = request.resume or create_run(request.out, request.resolved.config.name)
-    servers = exchange.servers if exchange.method == "pserver" else 0
-    roles = plan_roles(exchange.workers, servers, folder.path)
-    forgiving = exchange.method == "pserver" and exchange.mode != "sync"
-    return launch(roles, sys.argv[2:], Console(stderr=True), forgiving=forgiving)
+    config = request.resolved.config
+    folder = request.resume or create_run(request.out, config.name)
+    job = local_job(folder.path, sys.argv[2:], config, request.command)
+    return conduct_here(job, Console(stderr=True))
+
+
+def read_request(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Request":
+    """What the parameters of `train` ask for."""
+    from phalanx.config.flags import FLAGS, flag_layers
+
+    layers = flag_layers({flag: given[flag] for flag in FLAGS})
+    return _request(given["settings"] or [], layers, given["out"], given["resume"], given["init_from"], role)
 
 
 def _request(
@@ -164,22 +205,21 @@ def _request(
     role: "Role | None",
 ) -> "Request":
     """What to train, checked as far as it can be before anything heavy is imported."""
-    from phalanx.config.flags import imply_collective
+    from phalanx.config.flags import imply_collective, keep_batch
     from phalanx.config.recipes import default_recipe, load_recipe
-    from phalanx.config.resolve import Layer, parse_override, resolve
+    from phalanx.config.resolve import parse_override, resolve
+    from phalanx.launch.seats import job_layer
     from phalanx.request import Request
     from phalanx.run import RunFolder, find_run
 
     recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
     tail = [*flags, *map(parse_override, overrides)]
-    if role is not None and role.launcher != "phalanx" and role.world > 1:
-        given = Layer(role.launcher, {"exchange": {"method": "collective", "workers": role.world}})
-        tail = [given, *tail]
-    command = shlex.join(["phalanx", *sys.argv[1:]])
+    command = os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])
     if resume is None:
         layers = load_recipe(recipe or default_recipe(tail)).layers
+        tail = [*job_layer(role, [*layers, *tail]), *tail]
         resolved = resolve([*layers, *imply_collective(layers, tail)])
-        _refuse_other_world(resolved.config.exchange.workers, role)
+        _refuse_other_world(resolved.config.exchange, role)
         return Request(resolved, command, out=out, init_from=init_from)
     if recipe or out or init_from:
         clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
@@ -192,17 +232,22 @@ def _request(
         run = RunFolder(role.run)
     else:
         run = find_run(None if resume == LATEST else Path(resume))
-    resolved = resolve([run.layer(), *imply_collective([run.layer()], tail)])
-    _refuse_other_world(resolved.config.exchange.workers, role)
+    before = run.layer()
+    tail = [*job_layer(role, [before, *tail]), *tail]
+    resolved = resolve([before, *keep_batch(resolve([before]).config, imply_collective([before], tail))])
+    _refuse_other_world(resolved.config.exchange, role)
     return Request(resolved, command, resume=run)
 
 
-def _refuse_other_world(workers: int, role: "Role | None") -> None:
-    if role is not None and role.kind == "trainer" and role.world != workers:
+def _refuse_other_world(exchange: "ExchangeConfig", role: "Role | None") -> None:
+    from phalanx.launch.seats import seat
+
+    seated = role and seat(role, exchange)
+    if seated is not None and seated.kind == "trainer" and seated.world != exchange.workers:
         raise UserError(
-            f"{workers} workers are asked for, but {role.launcher} started {role.world}",
+            f"{exchange.workers} workers are asked for, but {seated.launcher} started {seated.world}",
             why="each trainer takes its share of every step, so all must agree on how many there are",
-            remedy=f"leave --workers out, or have {role.launcher} start {workers}",
+            remedy=f"leave --workers out, or have {seated.launcher} start {exchange.workers}",
         )
 
 

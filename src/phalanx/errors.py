@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 EXIT_OURS = 1
 EXIT_USER = 2
+EXIT_REFORM = 75  # a trainer that lost a peer, saved where it stood, and waits to be started in a new group
 
 
 class UserError(Exception):

@@ -2,9 +2,23 @@
 
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 _WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+def handle(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Any:
+    """Handle a signal from now on. Returns what was done about it before.
+
+    A process that was started deaf to SIGTERM stays so: batch systems send it to every process of a job at once, and
+    the launcher, which hears it too, has them stop in order. (SIGINT is no such sign: shells start jobs behind & so.)
+    """
+    before = signal.getsignal(number)
+    if number != signal.SIGTERM or before is not signal.SIG_IGN:
+        signal.signal(number, handler)
+    return before
 
 
 class StopRequest:
@@ -24,7 +38,7 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         for number in _WATCHED:
-            self._before[number] = signal.signal(number, self._note)
+            self._before[number] = handle(number, self._note)
         return self
 
     def __exit__(

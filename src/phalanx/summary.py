@@ -19,10 +19,14 @@ from phalanx.trainer import Trainer
 def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: int) -> dict[str, str]:
     """What was decided, each with its reason."""
     rate = scaled_rate(config.optim.lr, config.optim.lr_per, start.samples_per_step)
-    each = start.samples_per_step // (workers * config.optim.accumulate)
-    parts = [f"{each} a micro-batch"]
-    parts += [f"{config.optim.accumulate} accumulated"] if config.optim.accumulate > 1 else []
-    parts += [f"{workers} workers"] if workers > 1 else []
+    least, more = divmod(start.samples_per_step, config.micro_batches)
+    each, uneven = divmod(config.micro_batches, workers)
+    parts = [f"{least} or {least + 1} a micro-batch" if more else f"{least} a micro-batch"]
+    if uneven:
+        parts += [f"{config.micro_batches}, shared by {workers} workers"]
+    else:
+        parts += [f"{each} accumulated"] if each > 1 else []
+        parts += [f"{workers} workers"] if workers > 1 else []
     return {
         "run": str(folder.path),
         "model": f"{start.model}, {start.parameters:,} parameters",

@@ -1,33 +1,45 @@
 """`phalanx train`: from a resolved configuration to a finished run. Reads top to bottom."""
 
 import contextlib
+import os
 import time
+from collections.abc import Callable
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.text import Text
-from torch import nn
+from torch import Tensor, nn
 
 from phalanx import checkpoint
 from phalanx.config.schema import RunConfig
-from phalanx.data.framing import eval_framing, train_framing
-from phalanx.data.open import Splits, open_data
+from phalanx.data.base import Source
+from phalanx.data.framing import eval_framing
+from phalanx.data.mixing import to_input
+from phalanx.data.open import open_data
 from phalanx.data.order import Share
-from phalanx.data.pipeline import BadImages, Pipeline
-from phalanx.data.pixels import pixel_ops
+from phalanx.data.pipeline import BadImages
+from phalanx.data.service.client import Service
+from phalanx.data.training import training_pipeline
+from phalanx.engine.boundary import Boundary
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan, samples_per_step, train
 from phalanx.engine.settings import Settings, choose
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
-from phalanx.errors import EXIT_USER, UserError
+from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
+from phalanx.exchange.base import Elastic, LostWorker
 from phalanx.exchange.make import make_exchange
 from phalanx.identity import Identity
+from phalanx.launch.elastic import is_elastic
 from phalanx.launch.role import Role
+from phalanx.launch.variables import key_of, read_key
 from phalanx.models.build import build_model
+from phalanx.models.fast import FastNet
 from phalanx.observe import events as ev
 from phalanx.observe.display import make_display
-from phalanx.observe.events import EventFile, Observer
+from phalanx.observe.evaluations import EvaluatorNews, evaluations
+from phalanx.observe.events import EVENTS_FILE, EventFile, Observer, read_events
 from phalanx.observe.lines import LogFile
 from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
@@ -38,21 +50,49 @@ from phalanx.summary import header_rows, print_summary, write_summary
 from phalanx.trainer import Trainer
 from phalanx.weights import initialize_from, restore
 
+FIRST_IMAGES = 5000  # that a model may look at before it learns
+
 
 def run(request: Request, console: Console, role: Role | None = None) -> int:
     """Train as one of the job's trainers, and return the process's exit code."""
+    try:
+        return _run(request, console, role or Role())
+    except LostWorker as error:
+        if not is_elastic():
+            raise
+        console.print(Text(f"{error.what}; there was nothing new to save"), soft_wrap=True)
+        return EXIT_REFORM
+
+
+def _run(request: Request, console: Console, role: Role) -> int:
     started = time.perf_counter()
-    role = role or Role()
     config = request.resolved.config
-    settings = choose(config.machine, role.local_world)
+    if config.eval.evaluator and role.launcher != "phalanx":
+        raise UserError(
+            "nobody has started the evaluator",
+            why=f"this process was started by {role.launcher}, and only phalanx's own launchers start one",
+            remedy="leave --evaluator out: trainers then evaluate together; or use phalanx launch",
+        )
+    settings = choose(config.machine, role.local_world, role.local_rank)
     settings.apply()
     torch.manual_seed(config.train.seed)
     threads = settings.threads if config.data.threads is None else config.data.threads
     splits = open_data(config.data, threads=threads)
     identity = Identity.of(config, splits)
-    plan = make_plan(config, len(splits.train), samples_per_step(config, role.world))
-    pipeline = _pipeline(config, splits, identity, role, plan, threads, pin=settings.device.type == "cuda")
+    plan = make_plan(config, len(splits.train), samples_per_step(config))
+    service = data_service(config, role, lambda text: observer.emit(ev.Note(state.step, text)))
+    pipeline = training_pipeline(
+        config,
+        splits.train,
+        batch=plan.samples_per_step,
+        threads=threads,
+        share=Share(role.rank, role.world, config.optim.accumulate, config.train.micro_batches),
+        pin=settings.device.type == "cuda",
+        remote=service,
+    )
     model = _model(config, identity, settings)
+    if isinstance(model, FastNet):
+        model.look_at(_first_images(splits.train, identity, config).to(settings.device))
     state = TrainState(
         model,
         ema=Ema(model, config.optim.ema) if config.optim.ema is not None else None,
@@ -65,10 +105,14 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
     if exchange.joined_step is not None:
         state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)
     elif request.resume is not None:
-        resumed = restore(request.resume.checkpoints, state, exchange, identity, plan)
+        resumed = restore(request.resume.checkpoints, state, exchange, identity, plan, evaluator=config.eval.evaluator)
     folder = request.resume or _folder(request, role)
+    if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
+        # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
+        resumed = ev.Resume(0, 0, "the beginning", ["nothing had been saved"])
     display = make_display(console)
     observer = Observer([display])
+    news, last_eval = None, None
     start = ev.Start(
         command=request.command,
         model=config.model.name,
@@ -91,6 +135,11 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
         log = LogFile(folder.path)
         log.text("\n".join(f"{name}: {value}" for name, value in rows.items()))
         observer.sinks = [EventFile(folder.path), log, display]
+        if config.eval.evaluator:
+            news = EvaluatorNews(folder.path, Observer([log, display]).emit)
+            known = [one for one in evaluations(read_events(folder.path)) if one.step <= state.step]
+            last_eval = known[-1] if known else None
+            news.last_step = last_eval.step if last_eval else 0
     observer.emit(start)
     if resumed is not None:
         observer.emit(resumed)
@@ -101,6 +150,7 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
         config.loss.label_smoothing,
         min(config.eval.top_k, len(identity.classes)),
         config.train.seed,
+        config.eval.mirror,
         config.train.monitor,
     )
     stop = StopRequest()
@@ -118,10 +168,25 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
         validation_bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
         stopping=lambda: bool(stop),
         started=started,
+        served=service.report if service else None,
+        news=news,
+        last_eval=last_eval,
     )
+    boundary = None
+    if is_elastic() and exchange.lockstep and isinstance(exchange, Elastic):
+        boundary = Boundary(exchange)
     with stop:
         try:
-            finished = train(state, pipeline, exchange, engine, plan, trainer, trainer.stopping)
+            if boundary is not None and request.resume is None:
+                trainer.save(state)  # so that there always is something to go on from
+            finished = train(state, pipeline, exchange, engine, plan, trainer, trainer.stopping, boundary)
+        except LostWorker as error:
+            saved = trainer.rescue(state, boundary) if boundary is not None else ""
+            observer.emit(ev.Stop(state.step, f"{error.what}; {saved}" if saved else error.what))
+            observer.close()
+            if saved:
+                return EXIT_REFORM
+            raise
         except UserError as error:
             with contextlib.suppress(UserError):  # what is wrong may be that nothing can be written
                 observer.emit(ev.Stop(state.step, error.what))
@@ -137,6 +202,8 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
             observer.emit(ev.Stop(state.step, stop.received.name if stop.received else "another worker was stopped"))
         exchange.close()
         if role.rank == 0:
+            if finished:
+                trainer.await_evaluator(state)
             summary = write_summary(folder, state, trainer, request.command, start, finished)
             print_summary(console, folder, summary, finished)
     observer.close()
@@ -165,27 +232,35 @@ def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Modu
     return model
 
 
+def _first_images(source: Source, identity: Identity, config: RunConfig) -> Tensor:
+    """Some of the training images as a model sees them, for one that looks at its data before it learns."""
+    read = source.read(
+        np.arange(min(FIRST_IMAGES, len(source))),
+        eval_framing(config.data, identity.image_size, source),
+        epoch=0,
+        replace_bad=True,
+    )
+    return to_input(torch.from_numpy(read.images).permute(0, 3, 1, 2), identity.mean, identity.std)
+
+
 def _schedule(config: RunConfig, plan: Plan) -> Schedule:
     peak = scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step)
     return make_schedule(config.schedule, peak=peak, total=plan.total_steps, in_steps=plan.in_steps)
 
 
-def _pipeline(
-    config: RunConfig, splits: Splits, identity: Identity, role: Role, plan: Plan, threads: int, pin: bool
-) -> Pipeline:
-    return Pipeline(
-        splits.train,
-        train_framing(config.augment, config.data, identity.image_size, config.train.seed, splits.train),
-        seed=config.train.seed,
-        batch=plan.samples_per_step,
-        share=Share(role.rank, role.world, config.optim.accumulate),
-        drop_last=config.data.drop_last,
-        pixels=pixel_ops(config.augment, config.train.seed),
-        threads=threads,
-        prefetch=config.data.prefetch,
-        bad=BadImages(splits.train, config.data.bad_images, config.data.bad_images_cap),
-        pin=pin,
-    )
+def data_service(config: RunConfig, role: Role, tell: Callable[[str], None]) -> Service | None:
+    """The data servers that make this trainer's batches: those of its job, and those that the user names."""
+    if config.data.servers and not role.data:
+        raise UserError(
+            f"nobody has started the {config.data.servers} data servers",
+            why=f"this process was started by {role.launcher}, and only phalanx's own launchers start them",
+            remedy="start them with `phalanx serve-data`, and name them with --data-service",
+        )
+    servers = dict.fromkeys(role.data, role.key)
+    given = config.data.service_key
+    if config.data.service:
+        servers |= dict.fromkeys(config.data.service, read_key(given) if given else role.key or key_of(os.environ))
+    return Service(servers, config, name=role.name, tell=tell) if servers else None
 
 
 def _with_last_checkpoint(error: LossNotFinite, folder: RunFolder) -> LossNotFinite:

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from phalanx import checkpoint
 from phalanx.config.schema import RunConfig
 from phalanx.data.base import Batch, Framing, Source
 from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.engine.boundary import Boundary
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import Plan
 from phalanx.engine.state import Best, TrainState
@@ -20,6 +23,7 @@ from phalanx.exchange.base import Exchange
 from phalanx.identity import Identity
 from phalanx.observe import events as ev
 from phalanx.observe.display import Display, Tick
+from phalanx.observe.evaluations import EvaluatorNews
 from phalanx.observe.events import AppendedLines, Observer
 from phalanx.observe.slowness import Slowness
 from phalanx.run import RunFolder
@@ -40,7 +44,7 @@ class Times:
 
     def add(self, measurements: Measurements) -> None:
         self.steps += 1
-        self.samples += measurements.totals.samples
+        self.samples += measurements.samples
         self.data_s += measurements.data_s
         self.compute_s += measurements.compute_s
         self.exchange_s += measurements.exchange_s
@@ -51,6 +55,9 @@ class Times:
     @property
     def samples_per_s(self) -> float:
         return self.samples / max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
+
+
+_LOOK_S = 0.2  # between looks for the evaluator's last word
 
 
 @dataclass
@@ -70,6 +77,8 @@ class Trainer:
     validation_bad: BadImages
     stopping: Callable[[], bool]
     started: float
+    served: Callable[[], list[dict[str, Any]]] | None = None  # how the data servers fare, if there are any
+    news: EvaluatorNews | None = None  # from the evaluator, for the trainer that keeps the run's folder
     last_eval: ev.Eval | None = None
     times: Times = field(default_factory=Times)
     slowness: Slowness = field(default_factory=Slowness)
@@ -79,10 +88,13 @@ class Trainer:
         """Sums, ticks, and the events that are due after a step."""
         state.interval.add(measurements.totals)
         state.epoch_totals.add(measurements.totals)
+        if self.exchange.lockstep:  # otherwise it is this worker's share only
+            state.note_used(batch)
         state.train_s += measurements.seconds
         self.times.add(measurements)
         self.run_times.add(measurements)
         self._bad_images(state, batch.bad)
+        self.hear(state)
         number = batch.start // self.plan.samples_per_step + 1
         if measurements.skipped:
             scale = state.loss_scale.scale if state.loss_scale else 0
@@ -104,17 +116,16 @@ class Trainer:
                 samples_per_s=self.times.samples_per_s,
             )
         )
-        if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
-            self._step_event(state, batch.epoch + 1, number, measurements)
-        if batch.last:
-            totals = self._over_workers(state.epoch_totals)
+        if batch.last:  # before anything that may find another worker gone: this epoch's sums end here
+            totals, state.epoch_totals = state.epoch_totals, Totals()
             self.observer.emit(
                 ev.Epoch(state.step, batch.epoch + 1, totals.loss, totals.top1, totals.topk, totals.samples)
             )
-            state.epoch_totals = Totals()
+        if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
+            self._step_event(state, batch.epoch + 1, number, measurements)
 
     def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
-        totals, times = self._over_workers(state.interval), self.times
+        totals, times = state.interval, self.times
         ranks = self._each_rank(times)
         self.observer.emit(
             ev.Step(
@@ -136,16 +147,14 @@ class Trainer:
                 bytes_received=times.bytes_received / times.steps,
                 ranks=ranks,
                 details=measurements.details,
+                used=state.used,
             )
         )
         self.slowness.add(ranks)
-        state.interval, self.times = Totals(), Times()
-
-    def _over_workers(self, mine: Totals) -> Totals:
-        """Sums of all workers, where they take their steps together; otherwise this worker's own."""
-        if not self.exchange.lockstep:
-            return mine
-        return Totals.of(self.exchange.sum(mine.numbers()))
+        if self.served is not None:
+            wait_share = times.data_s / max(1e-9, times.data_s + times.compute_s + times.exchange_s + times.update_s)
+            self.observer.emit(ev.DataService(state.step, wait_share, self.served()))
+        state.interval, state.used, self.times = Totals(), [], Times()
 
     def _each_rank(self, times: Times) -> list[dict[str, float]]:
         """Where each worker's time went, per step; empty where there is one worker, or no common step."""
@@ -169,7 +178,13 @@ class Trainer:
         lines.close()
 
     def evaluate(self, state: TrainState) -> bool:
-        """Accuracy on the validation split, exact; remembers the best and says whether this is it."""
+        """Accuracy on the validation split, exact; remembers the best and says whether this is it.
+
+        Where there is an evaluator, a checkpoint is all that it needs.
+        """
+        if self.config.eval.evaluator:
+            state.evaluated_step = state.step
+            return True
         begin = time.perf_counter()
         self._settle(state)
         done = 0
@@ -226,20 +241,73 @@ class Trainer:
         self._settle(state)
         _refuse_ruined(state.model, state.step)
         optimizer, scalars = self.exchange.state()
+        residuals = self.exchange.residuals()
+        if self.exchange.share.rank > 0:
+            return
+        path = self._write(state, optimizer, scalars, residuals)
+        if not self.config.eval.evaluator:  # which otherwise marks and removes: one process does
+            self._rotate(state)
+        size = sum(file.stat().st_size for file in path.iterdir())
+        self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
+
+    def _rotate(self, state: TrainState) -> None:
+        try:
+            if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:
+                checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.top1)
+            checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep_last)
+        except OSError as error:
+            raise checkpoint.unwritable(self.folder.checkpoints, state.step, error) from error
+
+    def hear(self, state: TrainState) -> None:
+        """Pass on what the evaluator has found since the last look."""
+        if self.news is None:
+            return
+        for found in self.news.take():
+            self.news.tell(found)
+            self.last_eval = found
+            if found.best:
+                state.best = Best(found.top1, found.topk, found.step, found.epoch)
+
+    def await_evaluator(self, state: TrainState) -> None:
+        """After the last step: the job ends when the last checkpoint is evaluated, or when it is told to."""
+        self.hear(state)
+        if self.news is None or self.news.last_step >= state.step:
+            return
+        self.news.tell(ev.Note(state.step, "training is done; the evaluator still has checkpoints to evaluate"))
+        while self.news.last_step < state.step and not self.stopping():
+            time.sleep(_LOOK_S)
+            self.hear(state)
+
+    def rescue(self, state: TrainState, boundary: Boundary) -> str:
+        """After the loss of another worker: save the last completed step, if nobody has. Says what was done.
+
+        Batch-norm statistics and residuals are this worker's own: those of the others cannot be asked for any more.
+        """
+        boundary.restore(state)
+        folder, step = self.folder.checkpoints, state.step
+        if checkpoint.path_of(folder, step).is_dir() or not checkpoint.claim(folder, step):
+            return f"step {step} is saved already"
+        rescued = boundary.exchange.rescue(step)
+        _refuse_ruined(state.model, step)
+        self._write(state, rescued.optimizer, rescued.scalars, rescued.residuals)
+        return f"step {step} was saved"
+
+    def _write(
+        self,
+        state: TrainState,
+        optimizer: dict[str, Tensor],
+        scalars: dict[str, Any],
+        residuals: dict[str, Tensor],
+    ) -> Path:
         tensors = {"model": state.model.state_dict(), "optimizer": optimizer}
         if state.ema is not None:
             tensors["ema"] = state.ema.model.state_dict()
-        residuals = self.exchange.residuals()
         if residuals:
             tensors["residuals"] = residuals
-        numbers = state.numbers() | {
-            "wall_s": self.wall_s(state),
-            "epoch_totals": self._over_workers(state.epoch_totals).saved(),
-            "interval": self._over_workers(state.interval).saved(),
-        }
-        if self.exchange.share.rank > 0:
-            return
-        path = checkpoint.save(
+        numbers = state.numbers() | {"wall_s": self.wall_s(state)}
+        if self.config.eval.evaluator:  # what was handed over is not evaluated yet
+            numbers["evaluated_step"] = self.news.last_step if self.news is not None else 0
+        return checkpoint.save(
             self.folder.checkpoints,
             state.step,
             tensors,
@@ -249,16 +317,9 @@ class Trainer:
                 "identity": self.identity.saved(),
                 "config": self.config.model_dump(mode="json"),
                 "samples_per_step": self.plan.samples_per_step,
+                "events": self.observer.recent(state.step),
             },
         )
-        try:
-            if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:
-                checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.top1)
-            checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep_last)
-        except OSError as error:
-            raise checkpoint.unwritable(self.folder.checkpoints, state.step, error) from error
-        size = sum(file.stat().st_size for file in path.iterdir())
-        self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
 
     def wall_s(self, state: TrainState) -> float:
         """Seconds that the run has taken so far, the parts before a resume included."""

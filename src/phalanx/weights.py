@@ -8,17 +8,23 @@ from torch import Tensor, nn
 from phalanx import checkpoint
 from phalanx.checkpoint import Loaded
 from phalanx.engine.loop import Plan
-from phalanx.engine.state import TrainState
+from phalanx.engine.state import Best, TrainState
 from phalanx.engine.totals import Totals
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 from phalanx.identity import Identity
 from phalanx.models.params import classifier_names
-from phalanx.observe.events import Resume
+from phalanx.observe.evaluations import best_of, evaluations
+from phalanx.observe.events import Eval, Resume, read_events, write_missing
 
 
-def restore(folder: Path, state: TrainState, exchange: Exchange, identity: Identity, plan: Plan) -> Resume:
-    """Continue from the newest whole checkpoint of a run: weights, optimizer, position, metrics."""
+def restore(
+    folder: Path, state: TrainState, exchange: Exchange, identity: Identity, plan: Plan, *, evaluator: bool = False
+) -> Resume:
+    """Continue from the newest whole checkpoint of a run: weights, optimizer, position, metrics.
+
+    An `evaluator` may have found more since, and it alone marks the best.
+    """
     loaded, warnings = checkpoint.load_newest(folder)
     refuse_other_identity(loaded, identity)
     load_weights(state.model, loaded.tensors["model"], str(loaded.path))
@@ -27,24 +33,38 @@ def restore(folder: Path, state: TrainState, exchange: Exchange, identity: Ident
     exchange.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
     exchange.load_residuals(loaded.tensors.get("residuals", {}))
     state.restore(loaded.state["training"])
-    if exchange.share.rank > 0:  # the saved sums are of all workers: one of them goes on with them
+    if exchange.share.rank > 0 and not exchange.lockstep:  # the sums are those of the worker that saved them
         state.epoch_totals, state.interval = Totals(), Totals()
-    warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
-    if state.best is not None and state.best.step == state.step:
-        checkpoint.mark_best(folder, state.step, state.best.top1)  # in case the run died just before it did
+    measured = False  # by the evaluator, which the checkpoint cannot know
+    if exchange.share.rank == 0:
+        warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
+        checkpoint.forget_claims(folder)
+        write_missing(folder.parent, loaded.state.get("events", []))
+        known = [one for one in evaluations(read_events(folder.parent)) if one.step <= state.step]
+        _recall_best(state, known)
+        if state.best is not None and state.best.step == state.step and not evaluator:
+            checkpoint.mark_best(folder, state.step, state.best.top1)  # in case the run died just before it did
+        measured = evaluator and any(one.step == state.step for one in known)
     if loaded.state["samples_per_step"] != plan.samples_per_step:
         warnings.append(
             f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "
             "no sample is lost, but the result is not that of an uninterrupted run"
         )
         state.rescale(plan.steps_per_epoch, plan.samples_per_step)
-    if state.step >= plan.total_steps and not plan.evaluation_due(state):
+    if state.step >= plan.total_steps and (measured or not plan.evaluation_due(state)):
         raise UserError(
             f"{folder.parent} is finished: {state.step} of {plan.total_steps} steps are done",
             why="there is nothing to resume",
             remedy="train longer with --epochs, or start a new run",
         )
     return Resume(state.step, loaded.state["training"]["step"], str(loaded.path), warnings)
+
+
+def _recall_best(state: TrainState, known: list[Eval]) -> None:
+    """An evaluator may have found the best after the checkpoint was written."""
+    best = best_of(known)
+    if best is not None and (state.best is None or best.top1 > state.best.top1):
+        state.best = Best(best.top1, best.topk, best.step, best.epoch)
 
 
 def initialize_from(place: Path, state: TrainState, identity: Identity, *, new_head: bool) -> None:

@@ -12,7 +12,6 @@ from rich.text import Text
 from torch import Tensor
 
 from phalanx.commands.loading import Trained, load_trained
-from phalanx.commands.progress import progress
 from phalanx.data.base import Batch, Source
 from phalanx.data.framing import still_framing
 from phalanx.data.open import open_data, open_split
@@ -25,6 +24,7 @@ from phalanx.engine.totals import Totals
 from phalanx.errors import UserError
 from phalanx.observe.confusion_picture import draw_confusion
 from phalanx.observe.lines import percent
+from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_rows, print_table, tab_separated
 from phalanx.run import versions, write_whole
 

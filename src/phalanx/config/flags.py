@@ -19,6 +19,10 @@ def _parts(value: str) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
+def _numbers(value: str) -> list[int | str]:
+    return [int(part) if part.isdecimal() else part for part in _parts(value)]  # what is no number is refused later
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -44,6 +48,7 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "top_k": ("eval.top_k", _same),
     "precision": ("machine.precision", _same),
     "device": ("machine.device", _same),
+    "gpus": ("machine.gpus", _numbers),
     "seed": ("train.seed", _same),
     "monitor": ("train.monitor", _same),
     "log_every": ("train.log_every", _same),
@@ -65,6 +70,8 @@ def flag_layers(given: Mapping[str, Any]) -> list[Layer]:
     layers = []
     if given.get("lr_step_epochs") is not None and given.get("lr_schedule") is None:
         layers.append(Layer("--lr-step-epochs", nest("schedule.kind", "step")))
+    if given.get("gpus") is not None:  # before --workers, which then contradicts
+        layers.append(Layer("--gpus", nest("exchange.workers", max(1, len(_numbers(given["gpus"]))))))
     for flag, value in given.items():
         if value is not None:
             key, written = FLAGS[flag]
@@ -96,7 +103,11 @@ def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
         "global_batch_size": before.train.global_batch_size or before.train.batch_size * parts,
         "micro_batches": max(parts, workers) if isinstance(workers, int) else parts,
     }
-    return [Layer("the run's own batch", {"train": kept}), *given]
+    layers = [Layer("the run's own batch", {"train": kept})]
+    gpus = before.machine.gpus
+    if gpus is not None and isinstance(workers, int):  # fewer workers use the first ones
+        layers.append(Layer("the run's own GPUs", nest("machine.gpus", gpus[:workers])))
+    return [*layers, *given]
 
 
 def last_value(layers: Sequence[Layer], key: str, default: Any) -> Any:

@@ -181,11 +181,23 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UserError:
         found.setdefault(key, []).append(item["msg"].removeprefix("Value error, "))
         given[key] = item["input"]
     key = next(iter(found))
-    shown = given[key] if not isinstance(given[key], dict) else "what is given"
+    if isinstance(given[key], dict):  # settings that are right one by one
+        return _contradiction("; ".join(dict.fromkeys(found[key])), origins)
     others = f" (and {len(found) - 1} more: {', '.join(list(found)[1:])})" if len(found) > 1 else ""
     meaning = describe(key)
     return UserError(
-        f"{key} cannot be {shown!r}: {'; or '.join(dict.fromkeys(found[key]))}{others}",
+        f"{key} cannot be {given[key]!r}: {'; or '.join(dict.fromkeys(found[key]))}{others}",
         why=f"given by {origins.get(key, DEFAULT)}",
         remedy=f"{key}: {meaning}" if meaning else f"see `phalanx recipes` for a working value of {key}",
+    )
+
+
+def _contradiction(told: str, origins: dict[str, str]) -> UserError:
+    """Settings that do not go together; the schema's message names them."""
+    named = [key for key in origins if "." in key and key in told]
+    return UserError(
+        told,
+        why=f"given by {', '.join(dict.fromkeys(origins[key] for key in named)) or DEFAULT}",
+        remedy="; ".join(f"{key}: {text}" for key in named if (text := describe(key)))
+        or "`phalanx recipes` shows settings that work",
     )

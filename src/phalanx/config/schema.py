@@ -196,6 +196,9 @@ class CheckpointConfig(Section):
 
 class MachineConfig(Section):
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
+    gpus: list[Annotated[int, Field(ge=0)]] | None = Field(
+        None, min_length=1, description="numbers of the GPUs to use, one worker for each, such as [0, 1, 2, 3]"
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     channels_last: bool | Literal["auto"] = "auto"
     threads: Count | Literal["auto"] = "auto"
@@ -204,6 +207,15 @@ class MachineConfig(Section):
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile the model")
     deterministic: bool | Literal["auto"] = Field("auto", description="refuse kernels whose result may vary")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "MachineConfig":
+        if self.gpus is not None:
+            if len(set(self.gpus)) < len(self.gpus):
+                raise ValueError(f"machine.gpus={self.gpus} names a GPU twice: one worker uses one")
+            if self.device not in ("auto", "cuda"):
+                raise ValueError(f"machine.gpus={self.gpus} does not go together with machine.device={self.device}")
+        return self
 
 
 class RunConfig(Section):
@@ -221,6 +233,13 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     machine: MachineConfig = MachineConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RunConfig":
+        gpus, workers = self.machine.gpus, self.exchange.workers
+        if gpus is not None and workers % len(gpus):  # on several hosts, each uses all of the list
+            raise ValueError(f"exchange.workers={workers} contradicts machine.gpus={gpus}: one worker for each")
+        return self
 
     @property
     def micro_batches(self) -> int:

@@ -47,6 +47,8 @@ def _answer(model: nn.Module, micro: MicroBatch, engine: Engine, totals: Totals)
     images, labels = engine.inputs.plain(micro)
     with engine.settings.autocast():
         logits: Tensor = model(images)
+        if engine.mirror:
+            logits = (logits + model(images.flip(3))) / 2
     if micro.count:
         hits1, hitsk = correct(logits, labels, engine.k).tolist()
         loss = float(classification_loss(logits, Targets(labels), 0.0))

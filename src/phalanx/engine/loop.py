@@ -10,6 +10,7 @@ from phalanx.config.schema import RunConfig
 from phalanx.data.base import Batch
 from phalanx.data.order import num_batches
 from phalanx.data.pipeline import Pipeline
+from phalanx.engine.boundary import Boundary
 from phalanx.engine.evaluate import Interrupted
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, Measurements, train_step
@@ -42,13 +43,19 @@ class Plan:
         )
 
 
-def samples_per_step(config: RunConfig, workers: int) -> int:
+def samples_per_step(config: RunConfig) -> int:
     """The samples of one update over all workers and their micro-batches."""
-    parts = workers * config.optim.accumulate
+    parts, workers = config.micro_batches, config.exchange.workers
+    if parts < workers:
+        raise UserError(
+            f"{workers} workers cannot share {parts} micro-batches",
+            why="train.micro_batches counts the parts of a step over all workers, and some would have none",
+            remedy=f"train.micro_batches={workers}, or leave it out",
+        )
     whole = config.train.global_batch_size
     if whole is None:
         return config.train.batch_size * parts
-    if whole % parts:
+    if whole % parts and config.train.micro_batches is None:  # where their number is given, sizes may differ by one
         below = max(parts, whole // parts * parts)
         raise UserError(
             f"a global batch of {whole} does not divide over {parts} micro-batches",
@@ -97,17 +104,25 @@ def train(
     plan: Plan,
     actions: Actions,
     stopping: Callable[[], bool],
+    boundary: Boundary | None = None,
 ) -> bool:
-    """Train from where `state` stands to the end of the plan. False if it was asked to stop before."""
+    """Train from where `state` stands to the end of the plan. False if it was asked to stop before.
+
+    `boundary` is there where other workers may be lost, and what was done up to the last step is to be saved.
+    """
     state.model.train()
     try:
         if plan.evaluation_due(state):  # the run was stopped while it evaluated
             actions.evaluate(state)
             actions.save(state)
+        stop = False
         with closing(pipeline.stream(state.epoch, state.start)) as batches:
-            while state.step < plan.total_steps and not exchange.agree(stopping()):
+            while state.step < plan.total_steps and not stop:
                 batch = next(batches)
-                measurements = train_step(state, batch, exchange, engine)
+                if boundary is not None:
+                    boundary.mark(state)
+                measurements = train_step(state, batch, exchange, engine, stopping)
+                stop = measurements.stop
                 state.advance(batch)
                 actions.report(state, batch, measurements)
                 best = actions.evaluate(state) if plan.evaluation_due(state) else False

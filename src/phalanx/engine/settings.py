@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from phalanx.config.schema import MachineConfig
+from phalanx.engine.gpus import gpu_of
 from phalanx.errors import UserError
 from phalanx.openmp import waiting
 
@@ -57,13 +58,20 @@ class Settings:
         # Otherwise determinism also fills new memory with NaN, to find bugs that we do not have: 15 % of a step.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if self.device.type == "cuda":
+            if self.device.index is not None:
+                torch.cuda.set_device(self.device)
             torch.backends.cudnn.benchmark = not self.deterministic
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.dtype != torch.float32
 
 
-def choose(config: MachineConfig, workers_here: int = 1) -> Settings:
-    """Decide what `auto` leaves open, from the machine that this process runs on."""
+def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) -> Settings:
+    """Decide what `auto` leaves open, from the machine that this process runs on, as one of the workers there."""
     device = _device(config.device)
+    if config.gpus is not None:
+        gpu = gpu_of(config.gpus, local_rank, workers_here, _gpus_here(), _why_no_gpu())
+        device = Decision(torch.device("cuda", gpu), f"--gpus, worker {local_rank} of this machine")
+    elif device.value == torch.device("cuda") and workers_here > 1:
+        device = Decision(torch.device("cuda", local_rank), f"{device.reason}; worker {local_rank} of this machine")
     precision = _precision(config.precision, device.value)
     layout = _given_or(config.channels_last, Decision(True, "convolutions read memory in that order"))
     threads = _given_or(config.threads, _threads(workers_here))
@@ -117,6 +125,16 @@ def _device(name: str) -> Decision:
             remedy="machine.device=auto, cpu, cuda or cuda:1; `phalanx doctor` shows what is here",
         ) from error
     return Decision(device, "as you set it")
+
+
+def _gpus_here() -> list[str]:
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+
+
+def _why_no_gpu() -> str:
+    if torch.version.cuda is None:
+        return "this torch was built without CUDA"
+    return "torch finds no NVIDIA GPU: no driver, or CUDA_VISIBLE_DEVICES hides them"
 
 
 def cpu_features() -> dict[str, bool]:

@@ -76,6 +76,7 @@ class TrainState:
     start: int = 0
     epoch_totals: Totals = field(default_factory=Totals)
     interval: Totals = field(default_factory=Totals)
+    used: list[list[int]] = field(default_factory=list)  # the interval's samples, see `note_used`
     best: Best | None = None
     evaluated_step: int = 0
     train_s: float = 0.0
@@ -101,6 +102,13 @@ class TrainState:
         if batch.last:
             self.epoch, self.start = batch.epoch + 1, 0
 
+    def note_used(self, batch: Batch) -> None:
+        """Write down which places of which epoch's order a step took: [epoch from 1, first, one after the last]."""
+        if self.used and self.used[-1][0] == batch.epoch + 1 and self.used[-1][2] == batch.start:
+            self.used[-1][2] += batch.total
+        else:
+            self.used.append([batch.epoch + 1, batch.start, batch.start + batch.total])
+
     def move_to(self, step: int, steps_per_epoch: int, samples_per_step: int) -> None:
         """Stand before a step of a run, as a worker that joins it while it runs."""
         self.step = self.evaluated_step = step
@@ -115,6 +123,7 @@ class TrainState:
             "start": self.start,
             "epoch_totals": self.epoch_totals.saved(),
             "interval": self.interval.saved(),
+            "used": self.used,
             "best": vars(self.best) if self.best else None,
             "evaluated_step": self.evaluated_step,
             "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
@@ -127,6 +136,7 @@ class TrainState:
         self.step, self.epoch, self.start = numbers["step"], numbers["epoch"], numbers["start"]
         self.epoch_totals = Totals(**numbers["epoch_totals"])
         self.interval = Totals(**numbers["interval"])
+        self.used = numbers.get("used", [])  # younger than the format
         self.best = Best(**numbers["best"]) if numbers["best"] else None
         self.evaluated_step = numbers["evaluated_step"]
         if self.loss_scale is not None and numbers["loss_scale"]:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ class Engine:
     label_smoothing: float
     k: int
     seed: int
+    mirror: bool = False  # in evaluation, answer for each image and its mirror image
     monitor: int = 0  # steps between measurements of norms; 0 is never
 
 
@@ -43,7 +45,9 @@ class Norms:
 class Measurements:
     """What one step was like: its sums, its rate, and where its seconds went."""
 
-    totals: Totals
+    totals: Totals  # of all workers, where they take their steps together
+    samples: int  # of this worker
+    stop: bool  # whether somebody wishes to stop after this step
     lr: float
     grad_norm: float | None
     data_s: float
@@ -65,8 +69,13 @@ class LossNotFinite(UserError):
     """The loss became NaN or infinite; the update that would have followed was not made."""
 
 
-def train_step(state: TrainState, batch: Batch, exchange: Exchange, engine: Engine) -> Measurements:
-    """Gradients of a batch, then the exchange's update. The state's model holds the next parameters afterwards."""
+def train_step(
+    state: TrainState, batch: Batch, exchange: Exchange, engine: Engine, stopping: Callable[[], bool] = bool
+) -> Measurements:
+    """Gradients of a batch, then the exchange's update. The state's model holds the next parameters afterwards.
+
+    Workers meet before the update: whoever makes it knows the whole step, and whoever cannot meet has made none of it.
+    """
     begin = time.perf_counter()
     totals = Totals()
     filled = [micro for micro in batch.micro if micro.count]
@@ -78,21 +87,28 @@ def train_step(state: TrainState, batch: Batch, exchange: Exchange, engine: Engi
     if state.loss_scale is not None:
         finite = state.loss_scale.unscale([p.grad for p in state.model.parameters() if p.grad is not None])
     computed = time.perf_counter()
+    stop, numbers = exchange.meet(stopping(), totals.numbers())
+    samples, totals = totals.samples, Totals.of(numbers)
+    met_s = time.perf_counter() - computed
     if not finite:
         exchange.discard()
-        return Measurements(totals, 0.0, None, batch.wait_s, computed - begin, 0.0, 0.0, skipped=True)
+        return Measurements(
+            totals, samples, stop, 0.0, None, batch.wait_s, computed - begin, met_s, update_s=0.0, skipped=True
+        )
     norms = measure_norms(state.model) if engine.monitor and (state.step + 1) % engine.monitor == 0 else None
     applied = exchange.apply(state.step)
     if state.ema is not None:
         state.ema.update(state.model, state.step)
     return Measurements(
         totals,
+        samples,
+        stop,
         applied.lr,
         applied.grad_norm,
         data_s=batch.wait_s,
         compute_s=computed - begin - applied.inside_backward_s,
-        exchange_s=applied.exchange_s,
-        update_s=time.perf_counter() - computed - (applied.exchange_s - applied.inside_backward_s),
+        exchange_s=applied.exchange_s + met_s,
+        update_s=time.perf_counter() - computed - met_s - (applied.exchange_s - applied.inside_backward_s),
         norms=norms,
         bytes_sent=applied.bytes_sent,
         bytes_received=applied.bytes_received,

@@ -24,8 +24,6 @@ from phalanx.optim.update import Update
 
 def join_group(role: Role, device: torch.device, timeout_s: float) -> None:
     """Meet the other trainers: gloo between CPUs, NCCL between GPUs."""
-    if device.type == "cuda":
-        torch.cuda.set_device(role.local_rank)
     try:
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",

@@ -1,12 +1,15 @@
 """The lifeline: a process that was launched ends when its launcher does, even by kill -9."""
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 import time
 
-_GRACE_S = 5.0
+from phalanx.launch.processes import MARK, signal_marked
+
+_GRACE_S = 4.0
 
 
 def hold_lifeline() -> None:
@@ -19,9 +22,18 @@ def hold_lifeline() -> None:
     def watch() -> None:
         while os.read(descriptor, 1024):
             pass
-        sys.stderr.write("the launcher is gone; ending\n")
-        os.killpg(os.getpgrp(), signal.SIGTERM)
+        with contextlib.suppress(OSError, ValueError):  # the launcher read what is written here
+            sys.stderr.write("the launcher is gone; ending\n")
+        _signal_all(signal.SIGTERM)
         time.sleep(_GRACE_S)
-        os.killpg(os.getpgrp(), signal.SIGKILL)
+        _signal_all(signal.SIGKILL)
 
     threading.Thread(target=watch, name="phalanx-lifeline", daemon=True).start()
+
+
+def _signal_all(number: int) -> None:
+    """Signal this process, its children, and those of its children that left its group."""
+    mark = os.environ.get(MARK)
+    if mark:
+        signal_marked(mark, number)
+    os.killpg(os.getpgrp(), number)

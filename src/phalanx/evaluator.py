@@ -1,0 +1,185 @@
+"""The evaluator: a process that measures each new checkpoint of a run while training goes on, and keeps the best.
+
+Its memory are the run's files: which checkpoints are there, and which evaluations the events hold. So it may be killed
+and started anew at any time. With an evaluator, trainers write checkpoints and this process alone removes them: one
+that waits for its evaluation is never missing.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from torch import Tensor, nn
+
+from phalanx import checkpoint
+from phalanx.config.schema import RunConfig
+from phalanx.data.base import Batch
+from phalanx.data.framing import eval_framing
+from phalanx.data.open import Splits, open_data
+from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.engine.evaluate import Interrupted, evaluate
+from phalanx.engine.inputs import Inputs
+from phalanx.engine.loop import Plan, make_plan, samples_per_step
+from phalanx.engine.settings import choose
+from phalanx.engine.step import Engine
+from phalanx.errors import UserError
+from phalanx.identity import Identity
+from phalanx.launch.role import Role
+from phalanx.models.build import build_model
+from phalanx.observe import events as ev
+from phalanx.observe.display import make_display
+from phalanx.observe.evaluations import best_of, evaluations
+from phalanx.observe.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE, AppendedLines, EventFile, Observer, read_events
+from phalanx.request import Request
+from phalanx.run import RunFolder
+from phalanx.signals import StopRequest
+from phalanx.weights import load_weights
+
+_LOOK_S = 0.3  # between looks at the folder
+
+
+def watch_run(request: Request, console: Console, role: Role) -> None:
+    """Evaluate whatever checkpoints appear in the job's run, until the launcher ends this process."""
+    assert role.run is not None
+    config = request.resolved.config
+    with StopRequest() as stop:
+        evaluator = make_evaluator(config, RunFolder(role.run), console, lambda: bool(stop))
+        while not stop:
+            if not evaluator.evaluate_next():
+                time.sleep(_LOOK_S)
+
+
+def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool]) -> "Evaluator":
+    """An evaluator for a run's own validation data, with the run's own settings."""
+    gpus = config.machine.gpus
+    machine = config.machine.model_copy(update={"gpus": None, "device": f"cuda:{gpus[0]}"}) if gpus else config.machine
+    settings = choose(machine, config.exchange.workers + 1)  # trainers run beside it
+    settings.apply()
+    threads = settings.threads if config.data.threads is None else config.data.threads
+    splits = open_data(config.data, threads=threads)
+    identity = Identity.of(config, splits)
+    model = build_model(
+        config.model.model_copy(update={"pretrained": False}),  # weights are loaded anyway
+        num_classes=len(identity.classes),
+        channels=identity.channels,
+        image_size=identity.image_size,
+    )
+    model.to(settings.device).to(memory_format=settings.memory_format)
+    inputs = Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed)
+    k = min(config.eval.top_k, len(identity.classes))
+    return Evaluator(
+        config=config,
+        folder=folder,
+        splits=splits,
+        identity=identity,
+        plan=make_plan(config, len(splits.train), samples_per_step(config)),
+        model=model,
+        engine=Engine(settings, inputs, config.loss.label_smoothing, k, config.train.seed, mirror=config.eval.mirror),
+        observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
+        bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
+        stopping=stopping,
+    )
+
+
+@dataclass
+class Evaluator:
+    """One run's checkpoints, evaluated one after the other, the oldest first."""
+
+    config: RunConfig
+    folder: RunFolder
+    splits: Splits
+    identity: Identity
+    plan: Plan
+    model: nn.Module
+    engine: Engine
+    observer: Observer
+    bad: BadImages
+    stopping: Callable[[], bool]
+    _seen: tuple[tuple[str, int], ...] = ()  # the folder's checkpoints, and when each was written
+    _damaged: set[tuple[str, int]] = field(default_factory=set)
+
+    def evaluate_next(self) -> bool:
+        """Evaluate a checkpoint that is not evaluated yet. False where there is none."""
+        there = tuple((path.name, _written(path)) for path in checkpoint.steps_saved(self.folder.checkpoints))
+        if there == self._seen or not (self.folder.path / EVENTS_FILE).is_file():
+            return False
+        known = evaluations(read_events(self.folder.path))
+        done = {0, *(one.step for one in known)}  # nobody asks what a model knows before it has learnt
+        waiting = [one for one in there if one not in self._damaged and _step_of(one[0]) not in done]
+        if not waiting:
+            self._keep_best(known)
+            self._seen = there
+            return False
+        name, written = waiting[0]
+        try:
+            event = self._measure(self.folder.checkpoints / name, known)
+        except Interrupted:
+            return False
+        except UserError as error:
+            if _written(self.folder.checkpoints / name) == written:  # and not replaced while it was read
+                self._damaged.add((name, written))
+                self.observer.emit(ev.Note(_step_of(name), f"{error.what}: {error.why}; it is not evaluated"))
+            return True
+        self._keep_best([*known, event])
+        self.observer.emit(event)
+        return True
+
+    def _measure(self, path: Path, known: list[ev.Eval]) -> ev.Eval:
+        begin = time.perf_counter()
+        loaded = checkpoint.load(path)
+        load_weights(self.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(path))
+        step = int(loaded.state["training"]["step"])
+
+        def watch(batch: Batch, logits: Tensor) -> None:
+            self._note_bad(step, batch.bad)
+
+        config = self.config
+        batches = evaluation_batches(
+            self.splits.val,
+            eval_framing(config.data, self.identity.image_size, self.splits.val),
+            config.eval.batch_size or self.plan.samples_per_step // config.micro_batches,
+            prefetch=config.data.prefetch,
+            bad=self.bad,
+        )
+        totals = evaluate(self.model, batches, self.engine, watch=watch, stopping=self.stopping)
+        best = best_of(known)
+        return ev.Eval(
+            step=step,
+            epoch=step / self.plan.steps_per_epoch,
+            loss=totals.loss,
+            top1=totals.top1,
+            topk=totals.topk,
+            k=self.engine.k,
+            samples=totals.samples,
+            seconds=time.perf_counter() - begin,
+            best=best is None or totals.top1 > best.top1,
+        )
+
+    def _note_bad(self, step: int, bad: list[tuple[str, str]]) -> None:
+        lines = AppendedLines(self.folder.quarantine) if bad else None
+        for name, reason in bad:
+            assert lines is not None
+            lines.line(f"{name}\t{reason}")
+            self.observer.emit(ev.BadImage(step, name, reason))
+
+    def _keep_best(self, known: list[ev.Eval]) -> None:
+        """Mark the best before its event is written, then remove what is neither new nor best nor still to be done."""
+        folder, keep = self.folder.checkpoints, self.config.checkpoint
+        best = best_of(known)
+        if best is not None and keep.keep_best and checkpoint.path_of(folder, best.step).is_dir():
+            checkpoint.mark_best(folder, best.step, best.top1)
+        evaluated = {one.step for one in known}
+        checkpoint.prune(folder, keep.keep_last, lambda path: _step_of(path.name) in evaluated)
+
+
+def _written(path: Path) -> int:
+    try:
+        return (path / checkpoint.MANIFEST).stat().st_mtime_ns
+    except OSError:  # it is being replaced
+        return 0
+
+
+def _step_of(name: str) -> int:
+    return int(name.rpartition("-")[2])

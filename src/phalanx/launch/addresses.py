@@ -1,0 +1,53 @@
+"""Where an agent's roles listen: the address that the other hosts reach this one by, and ports kept free for them."""
+
+import contextlib
+import socket
+
+from phalanx.errors import UserError
+from phalanx.launch.network import address_towards, interface_address, interface_with, is_loopback
+
+
+def own_address(peers: list[str], interface: str | None) -> tuple[str, str | None]:
+    """(address, interface) at which the peers reach this host. Alone, a host talks to itself."""
+    if interface is not None:
+        return interface_address(interface), interface
+    for peer in peers:
+        with contextlib.suppress(UserError):
+            address = address_towards(peer)
+            if not is_loopback(address):
+                return address, interface_with(address)
+    if peers:
+        raise UserError(
+            "there is no way to the other hosts",
+            why=f"no route to any of {', '.join(peers[:4])}",
+            remedy="name hosts by addresses that all of them know, or the network with --iface",
+        )
+    return "127.0.0.1", None
+
+
+def hold_ports(address: str, count: int, allowed: tuple[int, int] | None) -> list[socket.socket]:
+    """Bound sockets: their ports stay taken until they are closed, just before the roles that use them start."""
+    held: list[socket.socket] = []
+    for port in range(allowed[0], allowed[1] + 1) if allowed else [0] * count:
+        if len(held) == count:
+            break
+        probe = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        try:
+            probe.bind((address, port))
+            held.append(probe)
+        except OSError:
+            probe.close()
+    if len(held) < count:
+        for probe in held:
+            probe.close()
+        first, last = allowed or (0, 0)
+        raise UserError(
+            f"{count} free ports are needed, and of {first}-{last} {len(held)} are free",
+            why="other programs use the rest",
+            remedy="give a wider --port-range, or leave it out: any free port is then taken",
+        )
+    return held
+
+
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

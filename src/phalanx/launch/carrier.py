@@ -1,0 +1,93 @@
+"""Carriers: what brings a command to a host and connects its standard input, output and errors to a process here."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from phalanx.launch.hosts import Host
+
+# Run by the host's /bin/sh. All that differs from job to job comes as arguments, which no shell looks into.
+# $1: the interpreter to try first, $2: the one to try else, or nothing; $3: the folder that was synced, or nothing;
+# $4: where in it the package is, or nothing.
+_BOOTSTRAP = """\
+if [ -n "$3" ]; then
+  cd "$3" || exit 66
+  if [ -n "$4" ]; then PYTHONPATH="$PWD/$4${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; fi
+fi
+for python in "$1" "$2"; do
+  if [ -n "$python" ] && command -v "$python" >/dev/null 2>&1; then exec "$python" -m phalanx agent; fi
+done
+echo "no such interpreter: $1 $2" >&2
+exit 127"""
+NO_FOLDER, NO_PYTHON = 66, 127
+
+
+class Carrier(Protocol):
+    """Turns a command for a host into a command for this machine with the same input, output and errors."""
+
+    def command(self, host: Host, remote: Sequence[str]) -> list[str]: ...
+
+
+def deaf_to(signals: str, remote: Sequence[str]) -> list[str]:
+    """A command that does not hear these signals, nor does what it starts, unless it asks for them anew.
+
+    For batch systems that signal every process of a job: the launcher hears them too, and does what is to be done.
+    """
+    return ["/bin/sh", "-c", f'trap "" {signals}; exec "$@"', "sh", *remote]
+
+
+class LocalCarrier:
+    """This machine itself."""
+
+    def command(self, host: Host, remote: Sequence[str]) -> list[str]:
+        return list(remote)
+
+
+@dataclass(frozen=True)
+class SshCarrier:
+    """ssh, with the user's own configuration and keys. It asks nothing, and notices a dead connection in 8 s."""
+
+    program: tuple[str, ...] = ("ssh",)
+
+    def client(self, host: Host) -> list[str]:
+        """ssh and its options, without the host: rsync takes it in this form."""
+        options = {"BatchMode": "yes", "ConnectTimeout": 10, "ServerAliveInterval": 2, "ServerAliveCountMax": 3}
+        options["ControlPath"] = "none"  # a connection of its own, which ends with its command
+        port = ["-p", str(host.port)] if host.port else []
+        return [*self.program, *(f"-o{name}={value}" for name, value in options.items()), *port]
+
+    def command(self, host: Host, remote: Sequence[str]) -> list[str]:
+        return [*self.client(host), "-T", host.target, "--", shlex.join(remote)]
+
+
+@dataclass(frozen=True)
+class Sync:
+    """Sending the current directory to a folder on each host."""
+
+    source: Path
+    folder: str
+
+    def command(self, carrier: SshCarrier, host: Host) -> list[str]:
+        """rsync's command. Nothing is deleted there; what a checkout or a run makes again is not sent."""
+        left_out = [f"--exclude={name}" for name in (".git", ".venv", "__pycache__", "/runs")]
+        target = f"[{host.name}]" if ":" in host.name else host.name
+        who = f"{host.user}@" if host.user else ""
+        return [
+            *("rsync", "--archive", "--compress", "--protect-args", "--mkpath", *left_out),
+            f"--rsh={shlex.join(carrier.client(host))}",
+            f"{self.source}/",
+            f"{who}{target}:{self.folder}/",
+        ]
+
+    @property
+    def package(self) -> str:
+        """Where in the folder the package lies, if it is a checkout of Phalanx."""
+        return next((place for place in ("src", ".") if (self.source / place / "phalanx/__main__.py").is_file()), "")
+
+
+def agent_command(python: str, fallback: str = "", synced: Sync | None = None) -> list[str]:
+    """The one command that is run on a host, whatever the job."""
+    folder, package = (synced.folder, synced.package) if synced else ("", "")
+    return ["/bin/sh", "-c", _BOOTSTRAP, "phalanx", python, fallback, folder, package]

@@ -1,0 +1,69 @@
+"""Who am I? One table of variables per launcher: our own, torchrun, Paddle's, DMLC's, OpenMPI, Slurm, MPICH.
+
+Launchers stand inside one another: Slurm starts mpirun, which starts a script that exports RANK. The innermost knows
+best, so it is asked first. Where two that ought to agree do not, the process refuses to guess.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from phalanx.errors import UserError
+from phalanx.launch import counting, dmlc, paddle
+from phalanx.launch.role import Kind, Role
+from phalanx.launch.variables import Environment, bad_variable
+
+OURS = counting.Counting("phalanx", "PHALANX_RANK", "PHALANX_WORLD", "PHALANX_LOCAL_RANK", "PHALANX_LOCAL_WORLD")
+_KINDS: dict[str, Kind] = {"trainer": "trainer", "server": "server", "data": "data", "evaluator": "evaluator"}
+
+
+def role_from(environment: Environment = os.environ) -> Role | None:
+    """The role that a launcher gave this process, or None where nobody launched it."""
+    if OURS.rank in environment:
+        return _ours(environment)
+    told = [read(environment) for read in (counting.torchrun, paddle.role, dmlc.role)]
+    counted = [read(environment) for read in (counting.openmpi, counting.slurm, counting.pmi)]
+    inner, outer = [role for role in told if role], [role for role in counted if role]
+    for other in inner[1:]:
+        _refuse_disagreement(inner[0], other)
+    if inner and inner[0].launcher == counting.TORCHRUN.launcher and "TORCHELASTIC_RUN_ID" not in environment:
+        for role in outer:
+            _refuse_miscount(inner[0], role)
+    return next(iter(inner + outer), None)
+
+
+def _ours(environment: Environment) -> Role:
+    kind = environment.get("PHALANX_ROLE", "trainer")
+    if kind not in _KINDS:
+        raise bad_variable("PHALANX_ROLE", kind, f"is none of {', '.join(_KINDS)}", OURS.launcher)
+    run = environment.get("PHALANX_RUN")
+    return replace(
+        OURS.role(environment, counting.master_given(environment)),
+        kind=_KINDS[kind],
+        servers=tuple(filter(None, environment.get("PHALANX_SERVERS", "").split(","))),
+        data=tuple(filter(None, environment.get("PHALANX_DATA", "").split(","))),
+        run=Path(run) if run else None,
+    )
+
+
+def _refuse_disagreement(one: Role, other: Role) -> None:
+    if (one.kind, one.rank, one.world) != (other.kind, other.rank, other.world):
+        raise UserError(
+            f"this process is told two things: {_said(one)}, and {_said(other)}",
+            why="both kinds of variables are set",
+            remedy=f"unset those of {one.launcher} or those of {other.launcher}",
+        )
+
+
+def _refuse_miscount(exported: Role, outer: Role) -> None:
+    """RANK that a script exports: as many processes as were started, or more where each starts several."""
+    if exported.world < outer.world or (exported.world == outer.world and exported.rank != outer.rank):
+        raise UserError(
+            f"RANK={exported.rank} and WORLD_SIZE={exported.world} contradict {_said(outer)}",
+            why="they were exported by hand, and torchrun did not start this process",
+            remedy=f"leave them out: phalanx reads {outer.launcher}'s own variables",
+        )
+
+
+def _said(role: Role) -> str:
+    return f"{role.launcher} says {role.kind} {role.rank} of {role.world}"

@@ -1,0 +1,56 @@
+"""`--dry-run`: the placement, every command and every file, without starting anything."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from phalanx.launch.agent import RECORD
+from phalanx.launch.carrier import Carrier, SshCarrier
+from phalanx.launch.hosts import Host
+from phalanx.launch.job import Job
+from phalanx.launch.messages import Word
+from phalanx.launch.output import LOGS
+from phalanx.launch.over_hosts import remote_command
+from phalanx.launch.plan import LaunchPlan
+from phalanx.launch.run_files import SMALL
+from phalanx.observe.tables import print_line, print_table
+from phalanx.run import RUNS
+
+
+def show_plan(plan: LaunchPlan, hosts: Sequence[Host], carrier: Carrier | None, console: Console) -> int:
+    """Say what would be done. `carrier` is None where the agent is in the launcher itself."""
+    request = plan.request
+    name = f"{request.resolved.config.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    run = request.resume.path if request.resume else request.out or RUNS / name
+    job = plan.job(run)
+    seats = replace(plan, hosts=tuple(hosts)).seats()
+    rows = [[seat.name, hosts[seat.host].name, f"{seat.local_rank} of {seat.local_world}"] for seat in seats]
+    print_table(console, ["role", "host", "of its kind there"], rows)
+    for host in hosts if carrier is not None else []:
+        if plan.sync is not None and isinstance(carrier, SshCarrier):
+            print_line(console, f"here: {shlex.join(plan.sync.command(carrier, host))}")
+        assert carrier is not None
+        print_line(console, f"here: {shlex.join(carrier.command(host, remote_command(plan.python, plan.sync)))}")
+        if plan.setup:
+            print_line(console, f"{host.name}: /bin/sh -c {shlex.quote(plan.setup)}")
+    for seat in seats:
+        print_line(console, f"{hosts[seat.host].name}: {seat.name}: {_shown(job.first)}")
+    for path in _files(job, [seat.name for seat in seats]):
+        print_line(console, f"would write here: {path}")
+    if carrier is not None:
+        first = next(seat for seat in seats if seat.name == "trainer-0")
+        print_line(console, f"would write on {hosts[first.host].name}: {job.run}/checkpoints/, events.jsonl …")
+    return 0
+
+
+def _shown(argv: Sequence[Word]) -> str:
+    """A command with what each host fills in by itself in angle brackets."""
+    return " ".join(shlex.quote(word) if isinstance(word, str) else f"<{word['own']}>" for word in argv)
+
+
+def _files(job: Job, roles: Sequence[str]) -> list[Path]:
+    return [job.run / RECORD, *(job.run / LOGS / f"{role}.log" for role in roles), *(job.run / name for name in SMALL)]

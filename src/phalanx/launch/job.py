@@ -1,0 +1,92 @@
+"""A job: what is to run, and how often. Which host runs which role is decided when the hosts have answered."""
+
+import os
+import secrets
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from phalanx.launch.elastic import ELASTIC
+from phalanx.launch.messages import Word
+from phalanx.launch.placement import Seat
+from phalanx.launch.policy import Policy
+from phalanx.launch.role import Kind, Role, environment_of
+from phalanx.launch.variables import key_of
+
+PYTHON: Word = {"own": "python"}
+RUN: Word = {"own": "run"}
+MASTER = "master"  # where trainers meet; a port on trainer 0's host
+# Variables of the launching shell that roles on other hosts get too: how computing and talking is to be done.
+_CARRIED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "PHALANX_")
+
+
+@dataclass(frozen=True)
+class Job:
+    """`first` is every role's command; `again`, for a number of workers, goes on from the last checkpoint."""
+
+    run: Path  # on the launching host
+    first: Sequence[Word]
+    again: Callable[[int], Sequence[Word]]
+    wanted: Mapping[Kind, int]
+    policy: Policy
+    command: str = ""
+    launcher: str = "local"
+    out: str = ""  # the run's folder as other hosts are told: absolute, or from their working folder
+    resumes: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    setup: str = ""
+    iface: str | None = None
+    ports: tuple[int, int] | None = None
+    servers_on: Sequence[int] = ()
+    stop_with: signal.Signals | None = None  # what trainers are stopped by; default: the signal that came
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    key: str = field(default_factory=lambda: key_of(os.environ) or secrets.token_hex(32))
+
+
+def listeners(seats: Sequence[Seat]) -> dict[int, list[str]]:
+    """The names of what will listen on each host: servers, and the place where trainers meet."""
+    found: dict[int, list[str]] = {}
+    for seat in seats:
+        if seat.kind in ("server", "data"):
+            found.setdefault(seat.host, []).append(seat.name)
+        if seat.kind == "trainer" and seat.rank == 0:
+            found.setdefault(seat.host, []).append(MASTER)
+    return found
+
+
+def role_of(seat: Seat, places: Mapping[str, str], key: str, run: Path) -> Role:
+    """The role of a seat, now that it is known who listens where."""
+
+    def addresses(kind: Kind) -> tuple[str, ...]:
+        names = [name for name in places if name.startswith(f"{kind}-")]
+        return tuple(places[name] for name in sorted(names, key=lambda name: int(name.removeprefix(f"{kind}-"))))
+
+    return Role(
+        kind=seat.kind,
+        rank=seat.rank,
+        world=seat.world,
+        local_rank=seat.local_rank,
+        local_world=seat.local_world,
+        master=places[MASTER],
+        servers=addresses("server"),
+        data=addresses("data"),
+        key=key,
+        run=run,
+    )
+
+
+def variables_of(role: Role, job: Job, interface: str | None) -> dict[str, str]:
+    """The environment of a role: who it is, whose it is, and over which interface it talks."""
+    told = {**environment_of(role), "PHALANX_JOB": job.id, "PHALANX_COMMAND": job.command}
+    if job.policy.elastic:
+        told[ELASTIC] = "1"
+    if interface is not None:
+        told |= {name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if name not in os.environ}
+    return told
+
+
+def carried_variables() -> dict[str, str]:
+    """What hosts are told of the launching shell's environment."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_CARRIED)}

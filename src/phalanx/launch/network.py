@@ -1,0 +1,74 @@
+"""Addresses of this machine: the one that another host reaches us by, and the interface that carries it."""
+
+import fcntl
+import os
+import socket
+import struct
+
+from phalanx.errors import UserError
+
+_SIOCGIFADDR = 0x8915  # Linux: an interface's IPv4 address
+
+
+def is_loopback(host: str) -> bool:
+    return host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
+
+
+def address_towards(host: str) -> str:
+    """This machine's address on the way to another host. Nothing is sent: a datagram socket only picks a route."""
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(place)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise UserError(
+            f"there is no way to the host {host}",
+            why=error.strerror or str(error),
+            remedy="check the name and the network, or set MASTER_ADDR to an address that every host reaches",
+        ) from error
+
+
+def interface_address(interface: str) -> str:
+    """A network interface's IPv4 address."""
+    address = _address_of(interface)
+    if address is None:
+        known = [name for _, name in socket.if_nameindex() if _address_of(name)]
+        raise UserError(
+            f"the network interface {interface} has no address on {socket.gethostname()}",
+            why="there is none of that name, it is down, or it has no IPv4 address",
+            remedy=f"one of: {', '.join(known)}",
+        )
+    return address
+
+
+def _address_of(interface: str) -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def interface_with(address: str) -> str | None:
+    """The network interface that has an IPv4 address; None where none is known to."""
+    return next((name for _, name in socket.if_nameindex() if _address_of(name) == address), None)
+
+
+def bind_gloo_towards(host: str) -> None:
+    """Have gloo use the interface towards a host. By itself it takes the one of the hostname's address, if any."""
+    if "GLOO_SOCKET_IFNAME" in os.environ or is_loopback(host):
+        return
+    address = address_towards(host)
+    interface = interface_with(address) if not is_loopback(address) else None
+    if interface is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+
+
+def free_port(address: str) -> int:
+    """A port that nobody listens on at this moment."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])

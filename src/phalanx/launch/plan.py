@@ -1,0 +1,172 @@
+"""From what a user typed behind `phalanx launch` to a job and its hosts. What cannot work is refused at once."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from phalanx.config.recipes import load_recipe
+from phalanx.config.resolve import merge_layers
+from phalanx.errors import UserError
+from phalanx.launch.batch import BatchOptions
+from phalanx.launch.carrier import Sync
+from phalanx.launch.hosts import Host, parse_hosts, read_hostfile, refuse_twice
+from phalanx.launch.job import Job
+from phalanx.launch.local import TRAIN, policy_of, train_again, wanted_roles
+from phalanx.launch.messages import Word
+from phalanx.launch.placement import Seat, place
+from phalanx.request import Request
+
+Parse = Callable[[Sequence[str]], Mapping[str, Any]]  # the words of `train` → its parameters
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """What `phalanx launch` was asked for. Launchers take what concerns them."""
+
+    words: tuple[str, ...]  # of `train`; -n and -s are among them
+    request: Request
+    recipe_at: int | None  # which of the words is a recipe's file
+    launcher: str
+    command: str
+    hosts: tuple[Host, ...] = ()
+    servers_on: tuple[int, ...] = ()
+    python: str | None = None
+    ssh: tuple[str, ...] = ("ssh",)
+    sync: Sync | None = None
+    setup: str = ""
+    iface: str | None = None
+    ports: tuple[int, int] | None = None
+    max_restarts: int | None = None
+    min_workers: int | None = None
+    mpirun: tuple[str, ...] = ("mpirun",)
+    batch: BatchOptions = field(default_factory=BatchOptions)
+    dry_run: bool = False
+
+    def job(self, run: Path) -> Job:
+        """The job for a run's folder. A recipe's file goes along as text: hosts need not have it."""
+        exchange = self.request.resolved.config.exchange
+        words: list[Word] = list(self.words)
+        files: dict[str, str] = {}
+        if self.recipe_at is not None:
+            path = self.words[self.recipe_at]
+            name = Path(path).name
+            words[self.recipe_at] = {"own": f"file:{name}"}
+            files[name] = yaml.safe_dump(merge_layers(load_recipe(path).layers), sort_keys=False, allow_unicode=True)
+        return Job(
+            run=run,
+            first=[*TRAIN, *words],
+            again=train_again,
+            wanted=wanted_roles(self.request.resolved.config),
+            policy=policy_of(exchange, self.max_restarts, self.min_workers),
+            command=self.command,
+            launcher=self.launcher,
+            resumes=self.request.resume is not None,
+            files=files,
+            cwd="." if self.sync else os.getcwd(),  # noqa: PTH109 - as the user spells it
+            setup=self.setup,
+            iface=self.iface,
+            ports=self.ports,
+            servers_on=self.servers_on,
+        )
+
+    def seats(self) -> list[Seat]:
+        """Where each role will be, if every host answers."""
+        wanted = wanted_roles(self.request.resolved.config)
+        return place(self.hosts, wanted, servers_on=self.servers_on)
+
+
+def train_words(words: Sequence[str], parse: Parse, workers: int | None, servers: int | None) -> list[str]:
+    """What follows `-- train`, with -n and -s added in train's own language; contradictions are refused."""
+    if not words or words[0] != "train":
+        raise UserError(
+            f"{words[0]!r} cannot be launched" if words else "there is nothing to launch",
+            why="what follows -- is the command that would run on one machine",
+            remedy="phalanx launch -n 2 -- train digits",
+        )
+    given = parse(words[1:])
+    added: list[str] = []
+    for flag, option, count in (("workers", "-n", workers), ("servers", "-s", servers)):
+        if count is None:
+            continue
+        if given[flag] not in (None, count):
+            raise UserError(
+                f"{option} {count} contradicts --{flag} {given[flag]}", why="both say the same thing", remedy="give one"
+            )
+        added += [] if given[flag] == count else [f"--{flag}", str(count)]
+    if servers:
+        method = given["update_method"]
+        if method not in (None, "pserver"):
+            raise UserError(
+                f"-s {servers} does not go together with --update-method {method}",
+                why="only pserver has parameter servers",
+                remedy="leave -s out, or --update-method pserver",
+            )
+        named = any(word.startswith("exchange.method=") for word in given["settings"] or [])
+        added += [] if method or named else ["--update-method", "pserver"]
+    return [*added, *words[1:]]
+
+
+def recipe_position(words: Sequence[str], parse: Parse) -> int | None:
+    """Which of the words is a recipe's file. The same text may also be an option's value, so each is tried."""
+    settings = parse(words)["settings"] or []
+    if not settings or "=" in settings[0] or not ("/" in settings[0] or settings[0].endswith((".yaml", ".yml"))):
+        return None
+    for position, word in enumerate(words):
+        if word == settings[0]:
+            tried = [*words[:position], word + "?", *words[position + 1 :]]
+            if (parse(tried)["settings"] or [""])[0] == word + "?":
+                return position
+    return None
+
+
+def find_hosts(hostfile: Path | None, ips: str | None, servers_on: str | None) -> tuple[list[Host], list[int]]:
+    """The job's hosts, and which of them are for servers alone. Those of --servers-on may be new or of the list."""
+    if hostfile is not None and ips is not None:
+        raise UserError("-H does not go together with --ips", why="both name the hosts", remedy="give one of them")
+    hosts = read_hostfile(hostfile) if hostfile else parse_hosts(_split(ips), "--ips") if ips else []
+    alone = []
+    for host in parse_hosts(_split(servers_on or ""), "--servers-on"):
+        known = [number for number, one in enumerate(hosts) if one.name == host.name]
+        if not known:
+            hosts.append(host)
+        alone.append(known[0] if known else len(hosts) - 1)
+    if alone and len(hosts) == len(alone):
+        hosts.insert(0, Host("localhost"))
+        alone = [number + 1 for number in alone]
+    return refuse_twice(hosts, "the hosts"), alone
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def parse_ports(text: str) -> tuple[int, int]:
+    """`17000-17100`."""
+    first, dash, last = text.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
+        raise UserError(
+            f"{text!r} is not a range of ports", why="it has another form", remedy="--port-range 17000-17100"
+        )
+    return int(first), int(last)
+
+
+def parse_program(text: str, option: str) -> tuple[str, ...]:
+    """The command that an option names, which may have options of its own."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UserError(f"{option} {text!r} cannot be read", why=str(error), remedy="close the quotes") from error
+    if not words:
+        raise UserError(f"{option} names no program", why="it is empty", remedy=f"leave {option} out, or name one")
+    return words
+
+
+def command_line() -> str:
+    """What was typed, for the record; inside a batch job that was when the job was submitted."""
+    return os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])

@@ -1,0 +1,115 @@
+"""RUN/job.json: who conducts a job, where its roles are and how they stand. `status`, `stop` and `logs` read it."""
+
+import json
+import os
+import platform
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from phalanx.errors import UserError
+from phalanx.launch.agent import RECORD
+from phalanx.launch.processes import start_time
+from phalanx.run import RUNS, write_whole
+
+ASKED = "phalanx stop"  # the cause of a job's end that a person asked for
+
+
+@dataclass
+class RoleRecord:
+    """One role. `heard` is when its host last answered or it last printed (seconds since 1970)."""
+
+    name: str
+    host: str
+    state: str = "waiting"  # then starting, running, ended, lost
+    pid: int | None = None
+    code: int | None = None
+    step: int | None = None
+    samples_per_s: float | None = None
+    heard: float | None = None
+    starts: int = 0
+
+
+@dataclass
+class JobRecord:
+    """The job. The pid and its start time together name the conductor, even after the pid was given to another."""
+
+    id: str
+    command: str
+    launcher: str
+    run: str
+    socket: str | None = None
+    state: str = "starting"  # then running, ended
+    exit_code: int | None = None
+    cause: str = ""
+    run_on: str = ""  # HOST:FOLDER where the run's folder is another than this one
+    began: float = field(default_factory=time.time)
+    ended: float | None = None
+    host: str = field(default_factory=platform.node)
+    pid: int = field(default_factory=os.getpid)
+    pid_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
+    roles: list[RoleRecord] = field(default_factory=list)
+
+    def write(self) -> None:
+        write_whole(Path(self.run) / RECORD, json.dumps(self.told(), indent=1) + "\n")
+
+    def told(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def conducted(self) -> bool:
+        """Whether its conductor lives, as far as can be seen from this host."""
+        if self.state == "ended" or self.host != platform.node():
+            return False
+        return start_time(self.pid) == self.pid_start if self.pid_start is not None else _exists(self.pid)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def read_record(told: dict[str, Any]) -> JobRecord:
+    return JobRecord(**{**told, "roles": [RoleRecord(**role) for role in told["roles"]]})
+
+
+def load_record(run: Path) -> JobRecord:
+    """The record of a run that a user names."""
+    path = run / RECORD
+    try:
+        return read_record(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(
+            f"{run} has no job",
+            why=f"there is no {RECORD} in it" if run.is_dir() else "there is no such folder",
+            remedy="give the folder of a run that was started with phalanx launch, or with several workers",
+        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} cannot be read", why=str(error), remedy="it was changed or damaged") from error
+
+
+def find_record(run: Path | None, *, running: bool) -> JobRecord:
+    """The job of a run; without one the latest under runs/, or, where it must run, the only one that does."""
+    if run is not None:
+        return load_record(run)
+    paths = sorted(RUNS.glob(f"*/{RECORD}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    found = [load_record(path.parent) for path in paths]
+    if running:
+        found = [record for record in found if record.conducted]
+    if not found:
+        raise UserError(
+            "there is no job here" + (" that is running" if running else ""),
+            why=f"no {RUNS}/*/{RECORD} in {Path.cwd()}" + (" belongs to a live launcher" if running else ""),
+            remedy="name the run's folder",
+        )
+    if running and len(found) > 1:
+        raise UserError(
+            f"{len(found)} jobs are running here",
+            why=", ".join(record.run for record in found),
+            remedy="name the one that is meant",
+        )
+    return found[0]

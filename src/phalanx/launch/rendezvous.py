@@ -1,0 +1,155 @@
+"""What a launcher leaves open is found when all processes meet: the place itself, ranks, the servers' addresses.
+
+MPICH's ranks learn the place through mpiexec. At that place one process keeps a store (torch's TCPStore): the scheduler
+of a DMLC job, trainer 0 otherwise. Servers publish their addresses there, and everybody takes them. The store holds
+nothing secret; that a server is one of the job's is proven by the job's key, when a trainer joins it.
+"""
+
+import os
+import socket
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from phalanx.config.schema import ExchangeConfig
+from phalanx.errors import UserError
+from phalanx.launch import pmi
+from phalanx.launch.network import address_towards, bind_gloo_towards, free_port, interface_address, is_loopback
+from phalanx.launch.role import UNRANKED, Role
+from phalanx.launch.seats import seat
+from phalanx.launch.variables import Environment
+
+_LOOK_S = 0.05  # between looks at how many have come
+
+
+class Store(Protocol):
+    """What of torch's TCPStore is used here."""
+
+    def set(self, key: str, value: str) -> None: ...
+    def get(self, key: str) -> bytes: ...
+    def add(self, key: str, amount: int) -> int: ...
+
+
+def complete(role: Role, exchange: ExchangeConfig, environment: Environment = os.environ) -> Role:
+    """The same role with nothing left open. All processes of the job must call this."""
+    if role.launcher == "phalanx":
+        return role
+    if role.launcher == "mpiexec" and not role.master:
+        role = replace(role, master=pmi.share(_place(role, environment), role.rank, environment))
+    role = seat(role, exchange)
+    _refuse_misfit(role, exchange)
+    if exchange.method == "pserver":
+        role = role if all(role.servers) else _meet(role, exchange.timeout_s, environment)
+        _refuse_open_doors(role)
+        return _bindable(role)
+    bind_gloo_towards(role.master.rpartition(":")[0])
+    return role
+
+
+def _place(role: Role, environment: Environment) -> str:
+    """Where rank 0 has the others meet it: on this host alone, or by the name that mpiexec knows this host by."""
+    if role.local_world == role.world:
+        return f"127.0.0.1:{free_port('127.0.0.1')}"
+    host = environment.get("MASTER_ADDR") or environment.get("MPIR_CVAR_CH3_INTERFACE_HOSTNAME")
+    interface = environment.get("MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE")
+    return f"{host or (interface and interface_address(interface)) or socket.gethostname()}:{free_port('0.0.0.0')}"
+
+
+def _refuse_misfit(role: Role, exchange: ExchangeConfig) -> None:
+    if role.kind != "trainer" and exchange.method != "pserver":
+        raise UserError(
+            f"{role.launcher} started this process as a {role.kind}, but the update method is {exchange.method}",
+            why="only pserver has servers",
+            remedy="--update-method pserver, or start trainers only",
+        )
+    if exchange.method == "collective" and not role.master:
+        raise UserError(
+            "the trainers of this job cannot know where to meet",
+            why=f"{role.launcher} gives them servers only, and the update method is collective",
+            remedy="set PADDLE_TRAINER_ENDPOINTS, or leave --update-method out",
+        )
+
+
+def _meet(role: Role, timeout_s: float, environment: Environment) -> Role:
+    """Take a rank where there is none yet, tell the own address, learn those of all servers."""
+    keeper = role.kind == "scheduler" or (role.launcher != "DMLC" and role.kind == "trainer" and role.rank == 0)
+    expected = role.world if role.kind == "scheduler" else role.world + len(role.servers)
+    try:
+        store = _store(role, keeper, timeout_s)
+        if role.kind != "scheduler":
+            role = _ranked(role, store)
+            if role.kind == "server":
+                store.set(f"server/{role.rank}", _listening_address(role, environment))
+            servers = [store.get(f"server/{number}").decode() for number in range(len(role.servers))]
+            role = replace(role, servers=tuple(servers))
+            store.add("met", 1)
+        if keeper:
+            _await_all(store, expected, timeout_s)
+    except RuntimeError as error:
+        raise UserError(
+            f"{role.name} did not meet the others at {role.master}",
+            why=str(error).split("\n")[0][:300],
+            remedy="check that all processes of the job were started, and that nobody else uses that port",
+        ) from error
+    return role
+
+
+def _store(role: Role, keeper: bool, timeout_s: float) -> Store:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    host, _, port = role.master.rpartition(":")
+    timeout = timedelta(seconds=timeout_s)
+    store: Store = TCPStore(host.strip("[]"), int(port), is_master=keeper, timeout=timeout, wait_for_workers=False)
+    return store
+
+
+def _ranked(role: Role, store: Store) -> Role:
+    rank = role.rank if role.rank != UNRANKED else store.add(f"ranks/{role.kind}", 1) - 1
+    if rank >= role.world or store.add(f"taken/{role.kind}/{rank}", 1) > 1:
+        raise UserError(
+            f"one {role.kind} too many came to {role.master}",
+            why=f"the job has {role.world}, and rank {rank} is taken",
+            remedy="end what is left of an earlier job, or use another port for this one",
+        )
+    return replace(role, rank=rank)
+
+
+def _listening_address(role: Role, environment: Environment) -> str:
+    host = environment.get("DMLC_NODE_HOST") or address_towards(role.master.rpartition(":")[0])
+    address = f"[{host}]" if ":" in host else host
+    return f"tcp://{address}:{free_port(host)}"
+
+
+def _await_all(store: Store, expected: int, timeout_s: float) -> None:
+    """The store is kept until everybody has taken what is in it."""
+    deadline = time.monotonic() + timeout_s
+    while (met := store.add("met", 0)) < expected:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{met} of {expected} processes came within {timeout_s:g} s")
+        time.sleep(_LOOK_S)
+
+
+def _refuse_open_doors(role: Role) -> None:
+    known = filter(None, role.servers)  # a scheduler learns none
+    outside = [address for address in known if not is_loopback(urlsplit(address).hostname or "")]
+    if outside and not role.key:
+        raise UserError(
+            f"the parameter server at {outside[0]} has no key",
+            why="anybody who reaches that port could change the model",
+            remedy="set PHALANX_KEY_FILE to a file that every host sees, made once: openssl rand -hex 32 > FILE",
+        )
+
+
+def _bindable(role: Role) -> Role:
+    """A server listens at an address, not at a name; and where its own name means loopback here, at all of them."""
+    if role.kind != "server":
+        return role
+    parts = urlsplit(role.servers[role.rank])
+    host = parts.hostname or ""
+    address = address_towards(host)
+    if is_loopback(address) and not is_loopback(host):
+        address = "0.0.0.0"
+    at = f"tcp://{f'[{address}]' if ':' in address else address}:{parts.port}"
+    return replace(role, servers=(*role.servers[: role.rank], at, *role.servers[role.rank + 1 :]))

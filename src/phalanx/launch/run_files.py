@@ -1,0 +1,55 @@
+"""Files of a run's folder on a host: what an agent, or the launching host itself, reads and writes there."""
+
+import base64
+import os
+import socket
+from pathlib import Path
+
+from phalanx.checkpoint import FOLDER, latest_path
+from phalanx.errors import UserError
+from phalanx.observe.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
+
+PIECE_BYTES = 1 << 20
+NEEDED = ("config.yaml", EVENTS_FILE, EVALUATOR_EVENTS_FILE)  # besides a checkpoint, to go on with a run
+SMALL = (*NEEDED, "log.txt", "summary.json", "curves.png", "curves.svg", "quarantine.tsv")
+
+
+def refuse_taken(run: Path) -> None:
+    """A folder that holds a run is not to get another."""
+    if (run / EVENTS_FILE).exists():
+        raise UserError(
+            f"{run} holds a run already",
+            why="two runs in one folder could not be told apart",
+            remedy="go on with --resume, or choose another --out",
+        )
+
+
+def newest_checkpoint(run: Path) -> list[str]:
+    """The files of the newest checkpoint, as names within the run's folder; empty where there is none."""
+    newest = latest_path(run / FOLDER)
+    return sorted(f"{FOLDER}/{newest.name}/{file.name}" for file in newest.iterdir()) if newest else []
+
+
+def read_piece(run: Path, name: str, offset: int) -> str | None:
+    """A piece of a file, in base 64: empty at its end, None where there is no such file."""
+    try:
+        with (run / name).open("rb") as file:
+            file.seek(offset)
+            return base64.b64encode(file.read(PIECE_BYTES)).decode()
+    except FileNotFoundError:
+        return None
+
+
+def write_piece(run: Path, name: str, offset: int, piece: str) -> None:
+    """Take a piece of a file; the last one is empty and moves it into place. A file that has grown is replaced."""
+    path = run / name
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
+    if offset == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(b"")
+    content = base64.b64decode(piece)
+    if content:
+        with aside.open("ab") as file:
+            file.write(content)
+    else:
+        aside.rename(path)

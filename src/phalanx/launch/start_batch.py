@@ -1,0 +1,125 @@
+"""`--launcher slurm`, `sge`, `pbs`: writes a script into the run's folder, submits it, and follows the job."""
+
+import contextlib
+import re
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.errors import UserError
+from phalanx.launch.batch import LOG, BatchJob, Resources, parse_time, refuse_lines, script, share
+from phalanx.launch.follow import follow
+from phalanx.launch.local import wanted_roles
+from phalanx.launch.plan import LaunchPlan
+from phalanx.launch.scheduler import Scheduler
+from phalanx.launch.submitted import SCHEDULERS, Submitted
+from phalanx.observe.tables import print_line
+from phalanx.run import RUNS, create_run, write_whole
+
+
+def start(plan: LaunchPlan, console: Console) -> int:
+    """Submit the job, or show the script that would be submitted. Returns the job's exit code."""
+    scheduler = SCHEDULERS[plan.launcher]()
+    resources = _resources(plan)
+    if plan.dry_run:
+        name = f"{plan.request.resolved.config.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        run = (plan.request.resume.path if plan.request.resume else plan.request.out or RUNS / name).absolute()
+        path = run / f"job.{scheduler.name}"
+        print_line(console, f"would write {path}:")
+        for line in script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path).splitlines():
+            print_line(console, f"  {line}")
+        print_line(console, f"would run: {scheduler.dialect.submit} {path}")
+        return 0
+    folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)
+    run = folder.path.absolute()
+    path = run / f"job.{scheduler.name}"
+    (run / LOG).parent.mkdir(exist_ok=True)
+    write_whole(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
+    try:
+        number = scheduler.submit(str(path))
+    except UserError:
+        _forget(run, path)
+        raise
+    Submitted(scheduler.name, number).write(run)
+    _say(console, f"job {number} is submitted: {path}")
+    if plan.batch.detach:
+        _say(console, f"its log is {run / LOG}; phalanx status {run}, phalanx stop {run}")
+        return 0
+    return follow(scheduler, number, run, run / LOG, console, sys.stdout)
+
+
+def _forget(run: Path, path: Path) -> None:
+    """A job that was refused leaves no folder, unless there is something else in it."""
+    path.unlink()
+    with contextlib.suppress(OSError):
+        (run / LOG).parent.rmdir()
+        run.rmdir()
+
+
+def batch_job(plan: LaunchPlan, run: Path, resources: Resources, scheduler: Scheduler) -> BatchJob:
+    """The job inside the allocation: this same launch with another launcher, into this folder."""
+    options = {
+        "--launcher": scheduler.inside,
+        "--setup": plan.setup or None,
+        "--iface": plan.iface,
+        "--port-range": f"{plan.ports[0]}-{plan.ports[1]}" if plan.ports else None,
+        "--max-restarts": plan.max_restarts,
+        "--min-workers": plan.min_workers,
+        "--python": plan.python,
+        "--hostfile": run / "hosts" if scheduler.inside == "ssh" else None,
+        "--nodes": plan.batch.nodes if scheduler.inside == "qrsh" else None,
+    }
+    given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    out = [] if plan.request.resume or plan.request.out else ["--out", str(run)]
+    return BatchJob(
+        name=re.sub(r"\s", "-", plan.request.resolved.config.name),
+        run=run,
+        cwd=Path.cwd(),
+        command=plan.command,
+        launch=(sys.executable, "-m", "phalanx", "launch", *given),
+        train=(*plan.words, *out),
+        resources=resources,
+    )
+
+
+def _resources(plan: LaunchPlan) -> Resources:
+    if plan.hosts or plan.sync or plan.servers_on:
+        raise UserError(
+            f"--launcher {plan.launcher} chooses the hosts",
+            why="hosts are named, or a directory is to be sent to them",
+            remedy="leave -H, --ips, --servers-on and --sync-dst-dir out; say how many with --nodes",
+        )
+    asked, wanted = plan.batch, wanted_roles(plan.request.resolved.config)
+    nodes = asked.nodes or 1
+    if nodes > wanted["trainer"]:
+        raise UserError(
+            f"--nodes {nodes} is more than the job's {wanted['trainer']} workers",
+            why="a node without a trainer would stand idle",
+            remedy=f"ask for {wanted['trainer']} nodes, or for more workers with -n",
+        )
+    if (asked.pe is None) == (plan.launcher == "sge"):
+        raise UserError(
+            "--launcher sge needs --pe" if asked.pe is None else f"--launcher {plan.launcher} has no --pe",
+            why="Grid Engine gives several slots only to jobs with a parallel environment",
+            remedy="--pe NAME; qconf -spl lists them" if asked.pe is None else "leave it out",
+        )
+    refuse_lines([*asked.directives, asked.partition or "", asked.account or "", asked.pe or ""], "--directive")
+    refuse_lines([str(plan.request.out or ""), str(Path.cwd())], "the folder")
+    return Resources(
+        nodes=nodes,
+        roles_per_node=share(sum(wanted.values()), nodes),
+        time_s=parse_time(asked.time) if asked.time else None,
+        partition=asked.partition,
+        account=asked.account,
+        gpus_per_node=asked.gpus_per_node,
+        pe=asked.pe,
+        slots=asked.nodes or wanted["trainer"],
+        directives=asked.directives,
+    )
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)

@@ -1,0 +1,88 @@
+"""`--launcher srun`, `qrsh`: the job inside an allocation, and what becomes of it when the scheduler ends that.
+
+A warning before the time limit makes the trainers save and end; the job is then queued again, and resumes by itself.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.launch import sge, slurm
+from phalanx.launch.carrier import Carrier
+from phalanx.launch.dry_run import show_plan
+from phalanx.launch.hosts import Host
+from phalanx.launch.over_hosts import conduct_over, require
+from phalanx.launch.plan import LaunchPlan
+from phalanx.launch.record import ASKED, load_record
+from phalanx.run import create_run
+
+_STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT)  # exit codes of a job that was told to stop, and saved
+
+
+@dataclass
+class Notice:
+    """Which warning the scheduler gave, if any."""
+
+    received: signal.Signals | None = None
+
+
+def start(plan: LaunchPlan, console: Console) -> int:
+    """Run the job over the hosts of the allocation."""
+    hosts, carrier = _allocation(plan)
+    plan = replace(plan, hosts=tuple(hosts))
+    plan.seats()  # refuses what does not fit before anything is written
+    if plan.dry_run:
+        return show_plan(plan, hosts, carrier, console)
+    require(plan.launcher, {"srun": "slurm-client", "qrsh": "gridengine-client"}[plan.launcher])
+    folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)
+    with _notice() as notice:
+        job = replace(plan.job(folder.path), stop_with=slurm.STOP_WITH if plan.launcher == "srun" else None)
+        code = conduct_over(job, hosts, carrier, console, python=plan.python)
+    if code not in _STOPPED or load_record(folder.path).cause == ASKED:
+        return code
+    return _queue_again(plan.launcher, notice, console)
+
+
+def _allocation(plan: LaunchPlan) -> tuple[list[Host], Carrier]:
+    if plan.launcher == "srun":
+        return slurm.allocation(), slurm.SrunCarrier()
+    hosts, carrier = sge.allocation()
+    # Where so many nodes were asked for, a slot stands for one, however many trainers it is to have.
+    return [replace(host, slots=None) for host in hosts] if plan.batch.nodes else hosts, carrier
+
+
+@contextmanager
+def _notice() -> Iterator[Notice]:
+    """Take a scheduler's warning for the request to stop that every launcher knows."""
+    notice = Notice()
+
+    def warned(number: int, frame: FrameType | None) -> None:
+        notice.received = signal.Signals(number)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before: dict[int, Callable[..., object] | int | None] = {
+        number: signal.signal(number, warned) for number in (signal.SIGUSR1, signal.SIGUSR2)
+    }
+    try:
+        yield notice
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _queue_again(launcher: str, notice: Notice, console: Console) -> int:
+    """Slurm is told; Grid Engine reads it from the exit code. Its second signal says that the job is deleted."""
+    if launcher == "qrsh":
+        again = notice.received is signal.SIGUSR1
+        code = sge.QUEUE_AGAIN if again else _STOPPED[0]
+    else:
+        again, code = slurm.queue_again(os.environ), _STOPPED[0]
+    if again:
+        console.print(Text("the job is queued again, and goes on from its checkpoint"), soft_wrap=True)
+    return code

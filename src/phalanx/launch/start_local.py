@@ -1,0 +1,22 @@
+"""`--launcher local`: all roles on this machine."""
+
+from rich.console import Console
+
+from phalanx.errors import UserError
+from phalanx.launch.dry_run import show_plan
+from phalanx.launch.hosts import Host
+from phalanx.launch.local import conduct_here
+from phalanx.launch.plan import LaunchPlan
+from phalanx.run import create_run
+
+
+def start(plan: LaunchPlan, console: Console) -> int:
+    """Run the job here, or say what that would be."""
+    if any(not host.is_here for host in plan.hosts) or plan.sync:
+        raise UserError(
+            "--launcher local knows no other hosts", why="hosts are named", remedy="leave them out, or --launcher ssh"
+        )
+    if plan.dry_run:
+        return show_plan(plan, [Host("localhost")], None, console)
+    folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)
+    return conduct_here(plan.job(folder.path), console)

@@ -1,0 +1,25 @@
+"""`--launcher ssh`: an agent on every host, brought there by ssh."""
+
+from rich.console import Console
+
+from phalanx.errors import UserError
+from phalanx.launch.carrier import SshCarrier
+from phalanx.launch.dry_run import show_plan
+from phalanx.launch.over_hosts import conduct_over, require
+from phalanx.launch.plan import LaunchPlan
+from phalanx.run import create_run
+
+
+def start(plan: LaunchPlan, console: Console) -> int:
+    """Run the job over its hosts, or say what that would be."""
+    if not plan.hosts:
+        raise UserError("no hosts are named", why="ssh must be told where to go", remedy="-H FILE, or --ips a,b")
+    plan.seats()  # refuses what does not fit before anything is written
+    carrier = SshCarrier(plan.ssh)
+    if plan.dry_run:
+        return show_plan(plan, plan.hosts, carrier, console)
+    require(plan.ssh[0], "openssh-client")
+    if plan.sync:
+        require("rsync", "rsync")
+    folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)
+    return conduct_over(plan.job(folder.path), plan.hosts, carrier, console, python=plan.python, sync=plan.sync)

@@ -1,0 +1,131 @@
+"""Stations: the hosts of a job as the conductor sees them, and what to tell a user when one cannot be used."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from phalanx.errors import UserError
+from phalanx.launch.carrier import NO_FOLDER, NO_PYTHON
+from phalanx.launch.channel import Channel, Loss
+from phalanx.launch.code import digest_here, version_here
+from phalanx.launch.hosts import Host
+from phalanx.launch.messages import PROTOCOL, Message
+
+CLOCK_SKEW_S = 5.0
+_SSH_FAILED = 255
+
+
+@dataclass(eq=False)
+class Station:
+    """A host, the channel to its agent, and what the agent said last of each kind."""
+
+    host: Host
+    inner: bool = False  # its agent is inside of this process
+    channel: Channel | None = None
+    said: dict[str, Message] = field(default_factory=dict)
+    loss: Loss | None = None
+    trouble: UserError | None = None
+    heard: float = field(default_factory=time.monotonic)
+    skew_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
+    def live(self) -> bool:
+        return self.loss is None
+
+    @property
+    def shared(self) -> bool:
+        """Whether the run's folder there is the launching host's own."""
+        return bool(self.said.get("ready", {}).get("shared"))
+
+    def send(self, message: Message) -> None:
+        if self.live and self.channel is not None:
+            self.channel.send(message)
+
+    def has_said(self, kind: str) -> bool:
+        return kind in self.said
+
+
+def explain_loss(station: Station, loss: Loss) -> str:
+    """Why there is no agent, in a line: what ssh or the host said, and what to try."""
+    printed = " / ".join(loss.printed[-3:]) or "nothing was printed"
+    low = printed.lower()
+    target = station.host.target
+    by_hand = f"ssh {target}"
+    if station.has_said("hello"):
+        how = (
+            ""
+            if loss.code is None
+            else f"{'ssh' if loss.code == _SSH_FAILED else 'its agent'} ended with {loss.code}, "
+        )
+        return f"its agent or the line to it is gone ({how}{printed}); see whether the host is up: `{by_hand} true`"
+    if loss.code == NO_FOLDER:
+        return f"its folder is not there ({printed}); check --sync-dst-dir"
+    if loss.code == NO_PYTHON:
+        return f"it has no Python ({printed}); name the interpreter there with --python"
+    if "no module named" in low:
+        return f"its Python has no phalanx ({printed}); install it there, or send it with --sync-dst-dir DIR"
+    if "no such command" in low:
+        return f"its phalanx is older and has no agent ({printed}); install {version_here()}, or --sync-dst-dir DIR"
+    if "host key verification failed" in low or "no matching host key" in low or "identification has changed" in low:
+        return f"its host key is unknown or has changed ({printed}); check it, then log in once by hand: {by_hand}"
+    if "permission denied" in low:
+        return (
+            f"it refused every key ({printed}); let this host in with ssh-copy-id {target}, then try `{by_hand} true`"
+        )
+    if loss.code == _SSH_FAILED or loss.code is None:
+        return f"it cannot be reached ({printed}); try `{by_hand} true`"
+    return f"its agent ended with code {loss.code} ({printed}); try `{by_hand} true`"
+
+
+def refuse_lost(stations: Sequence[Station], doing: str) -> None:
+    """One error for all hosts that failed, so that they can be mended in one go."""
+    lost = [(station, explain_loss(station, station.loss)) for station in stations if station.loss is not None]
+    lost += [
+        (station, f"{station.trouble.what}: {station.trouble.why}; {station.trouble.remedy}")
+        for station in stations
+        if station.loss is None and station.trouble is not None
+    ]
+    if not lost:
+        return
+    if len(lost) == 1:
+        station, why = lost[0]
+        reason, _, remedy = why.rpartition("; ")
+        raise UserError(f"{station.name}: {doing} failed", why=reason or why, remedy=remedy if reason else "see above")
+    shown = [f"{station.name}: {why}" for station, why in lost[:10]]
+    more = [f"and {len(lost) - 10} more"] if len(lost) > 10 else []
+    raise UserError(
+        f"{doing} failed on {len(lost)} of {len(stations)} hosts",
+        why="\n       ".join([*shown, *more]),
+        remedy="mend them, or leave them out of the list of hosts",
+    )
+
+
+def check_versions(stations: Sequence[Station]) -> None:
+    """All hosts must run the same code, or a run's result would depend on where it ran."""
+    version, digest = version_here(), digest_here()
+    for station in stations:
+        hello = station.said["hello"]
+        if hello.get("protocol") != PROTOCOL or hello.get("version") != version:
+            what = f"{station.name} has phalanx {hello.get('version')}, and this host {version}"
+        elif hello.get("digest") != digest:
+            what = f"{station.name} has other files in its phalanx {version} than this host"
+        else:
+            continue
+        raise UserError(
+            what,
+            why=f"there: {hello.get('executable')}, code {hello.get('digest')}; here: code {digest}",
+            remedy="install the same there, or send this code along: --sync-dst-dir DIR from the checkout",
+        )
+
+
+def clock_warnings(stations: Sequence[Station]) -> list[str]:
+    return [
+        f"the clock of {station.name} is {abs(station.skew_s):.0f} s {'ahead' if station.skew_s > 0 else 'behind'}; "
+        "times in its logs are off by that"
+        for station in stations
+        if abs(station.skew_s) > CLOCK_SKEW_S
+    ]

@@ -1,0 +1,87 @@
+"""Moving files of a run between hosts that share no disk, piece by piece through the agents: nothing is held whole."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from phalanx.errors import UserError
+from phalanx.launch.messages import Message
+from phalanx.launch.run_files import NEEDED, newest_checkpoint, read_piece, write_piece
+from phalanx.launch.stations import Station
+
+_PIECE_S = 30.0  # for one piece
+
+Until = Callable[[Callable[[], bool], float], Awaitable[bool]]
+
+
+class Transfer:
+    """`until` waits for something that stations say; `run` is the folder on this host."""
+
+    def __init__(self, run: Path, until: Until) -> None:
+        self._run, self._until = run, until
+
+    async def newest(self, station: Station | None) -> list[str]:
+        """The files of the newest checkpoint on a station, or on this host."""
+        if station is None:
+            return newest_checkpoint(self._run)
+        answer = await self._ask(station, {"do": "newest"}, "newest")
+        return list(answer["files"])
+
+    async def fetch(self, station: Station, names: Sequence[str]) -> None:
+        """Bring files here. Those that are not there are left out."""
+        for name in names:
+            await self._copy(name, station, [None])
+
+    async def spread(self, first: Station, stations: Sequence[Station]) -> None:
+        """See that every station has the newest checkpoint, the first station's or this host's own."""
+        there, here = await self.newest(first), await self.newest(None)
+        source, files = (None, here) if here and (not there or here[0] > there[0]) else (first, there)
+        if not files:
+            return
+        lacking = [one for one in stations if one is not source and await self.newest(one) != files]
+        if source is None:
+            lacking = [one for one in lacking if not one.shared]
+        for name in [*NEEDED, *files] if lacking else []:
+            await self._copy(name, source, list(lacking))
+
+    async def _copy(self, name: str, source: Station | None, targets: Sequence[Station | None]) -> None:
+        offset = 0
+        while True:
+            piece = await self._read(source, name, offset)
+            if piece is None:
+                return
+            for target in targets:
+                if target is not None:
+                    target.said.pop("stored", None)
+                    target.send({"do": "put", "path": name, "offset": offset, "bytes": piece})
+                else:
+                    write_piece(self._run, name, offset, piece)
+            far = [target for target in targets if target is not None]
+            if far:
+                await self._hear(far, "stored", f"sending {name}")
+            if not piece:
+                return
+            offset += 3 * len(piece) // 4 - piece.count("=", -2)
+
+    async def _read(self, source: Station | None, name: str, offset: int) -> str | None:
+        if source is None:
+            return read_piece(self._run, name, offset)
+        answer = await self._ask(source, {"do": "get", "path": name, "offset": offset}, "piece")
+        piece: str | None = answer["bytes"]
+        return piece
+
+    async def _ask(self, station: Station, message: Message, answer: str) -> Message:
+        station.said.pop(answer, None)
+        station.send(message)
+        await self._hear([station], answer, str(message["do"]))
+        return station.said[answer]
+
+    async def _hear(self, stations: Sequence[Station], kind: str, doing: str) -> None:
+        await self._until(lambda: all(kind in s.said or s.trouble or not s.live for s in stations), _PIECE_S)
+        for station in stations:
+            if station.trouble is not None or kind not in station.said:
+                trouble = station.trouble
+                raise UserError(
+                    f"{station.name}: {doing} failed",
+                    why=f"{trouble.what}: {trouble.why}" if trouble else "the host does not answer",
+                    remedy=trouble.remedy if trouble else "see that it is up, then go on with --resume",
+                )

@@ -1,0 +1,101 @@
+"""Jobs whose roles do nothing but live: for what launching itself must do, without waiting for torch.
+
+python sleepers.py role [WHAT]...          a role; see `Sleeper`
+python sleepers.py launch RUN SSH_CONFIG HOSTS [WHAT]...
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from phalanx.launch.carrier import SshCarrier
+from phalanx.launch.hosts import parse_hosts
+from phalanx.launch.job import PYTHON, Job
+from phalanx.launch.lifeline import hold_lifeline
+from phalanx.launch.messages import Word
+from phalanx.launch.over_hosts import conduct_over
+from phalanx.launch.policy import Policy
+
+ROLE: list[Word] = [PYTHON, str(Path(__file__).resolve()), "role"]
+
+
+def sleepers(run: Path, policy: Policy, *what: str, workers: int = 2, servers: int = 0) -> Job:
+    """A job of sleepers. When it forms anew, its roles are told `again` and the number of workers instead."""
+    return Job(
+        run=run,
+        first=[*ROLE, *what],
+        again=lambda world: [*ROLE, "again", str(world), "end"],
+        wanted={"trainer": workers, "server": servers},
+        policy=policy,
+        command="phalanx launch -n 2 -- train digits",
+    )
+
+
+def mine(job: str) -> list[int]:
+    """Live processes of a job on this machine."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"PHALANX_JOB={job}\0".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def role(what: Sequence[str]) -> None:
+    """Say who this is, start a process that leaves the group, and live until told otherwise.
+
+    `end`: trainers end at once. `NAME=CODE`: that role ends so, or by that signal if CODE is negative, when it is
+    started for the first time. `stubborn`: TERM is ignored. Anything else is only printed.
+    """
+    name = f"{os.environ['PHALANX_ROLE']}-{os.environ['PHALANX_RANK']}"
+    told = dict(word.split("=", 1) for word in what if "=" in word)
+    run = Path(os.environ["PHALANX_RUN"])
+    hold_lifeline()
+    if "stubborn" in what:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _leave)
+    subprocess.Popen(["sleep", "1000"], start_new_session=True, stdin=subprocess.DEVNULL)
+    sys.stdout.write(f"{name} of {os.environ['PHALANX_WORLD']} says {' '.join(what)!r}\n")
+    sys.stdout.flush()
+    mark = run / f"{name}-was-here"
+    if name in told and not mark.exists():
+        mark.touch()
+        code = int(told[name])
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        sys.exit(code)
+    if "end" in what and name.startswith("trainer"):
+        sys.exit(0)
+    while True:
+        time.sleep(1)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def main() -> int:
+    doing, *words = sys.argv[1:]
+    if doing == "role":
+        role(words)
+        return 0
+    run, config, hosts, *what = words
+    Path(run).mkdir(parents=True, exist_ok=True)
+    job = sleepers(Path(run), Policy(forgiving=False), *what, servers=1)
+    carrier = SshCarrier(("ssh", "-F", config))
+    return conduct_over(job, parse_hosts(hosts.split(","), "test"), carrier, Console(stderr=True, width=200))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""A job on a real Grid Engine of two hosts: submitted, followed, deleted."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab.hosts import hosts_up, until
+from tests.lab.sge import sge_up
+from tests.launch.test_batch_slurm import SETTINGS, newest, text
+
+LAUNCH = [sys.executable, "-m", "phalanx", "launch", "-n", "2", "--launcher", "sge", "--nodes", "2"]
+
+
+@pytest.mark.lab
+def test_a_job_is_submitted_followed_and_deleted(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with hosts_up(2) as lab, sge_up(lab) as sge:
+        launch = [*LAUNCH, "--pe", sge.PE, "--", "train", *SETTINGS, "--out", str(run)]
+        following = sge.start(launch, cwd=tmp_path)
+        until(lambda: "step 4:" in text(run / "log.txt"), timeout_s=120, why=lambda: text(run / "logs/batch.log"))
+        job = json.loads((run / "batch.json").read_text())["job"]
+        roles = {(process.host, role) for process in lab.processes(str(run)) for role in roles_in(process.pid)}
+        assert {role for _, role in roles} == {"0", "1"}
+        assert {host for host, _ in roles} == {"h1", "h2"}
+
+        stopped = sge.run([sys.executable, "-m", "phalanx", "stop", str(run)]).stdout
+        assert f"sge's job {job} is cancelled" in stopped
+        said, _ = following.communicate(timeout=60)
+        assert following.returncode == 143
+        assert f"job {job} is submitted" in said
+        assert f"job {job} is running: r" in said
+        assert f"job {job} has ended" in said
+        assert " | " in said
+        assert newest(run) >= 4
+        assert not lab.processes(str(run)), "something of the job is left"
+        assert job not in sge.run(["qstat"]).stdout
+
+
+def roles_in(pid: int) -> list[str]:
+    """The rank of a trainer, from its environment."""
+    try:
+        told = dict(word.partition("=")[::2] for word in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+    except OSError:
+        return []
+    return [told["PHALANX_RANK"]] if "PHALANX_RANK" in told else []

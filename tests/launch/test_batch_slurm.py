@@ -1,0 +1,69 @@
+"""A job on a real Slurm of two nodes: submitted, queued again and resumed by itself, cancelled."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from phalanx import checkpoint
+from tests.lab.hosts import hosts_up, until
+from tests.lab.slurm import Slurm, slurm_up
+
+SETTINGS = ["digits", "model.name=wrn10_1", "train.length=400ep", "machine.threads=1", "train.log_every=2"]
+SETTINGS += ["--global-batch-size", "96", "checkpoint.every=100%", "eval.every=100%"]
+LAUNCH = [sys.executable, "-m", "phalanx", "launch", "-n", "2", "--launcher", "slurm", "--nodes", "2"]
+_CREDENTIAL_S = 2.5  # Slurm refuses to start a job anew within the second in which it ended it
+
+
+@pytest.mark.lab
+def test_a_job_is_queued_again_resumes_and_is_cancelled(tmp_path: Path) -> None:
+    run = tmp_path / "a run"
+    with hosts_up(2) as lab, slurm_up(lab) as slurm:
+        following = slurm.start([*LAUNCH, "--", "train", *SETTINGS, "--out", str(run)], cwd=tmp_path)
+        until(lambda: "step 4:" in text(run / "log.txt"), timeout_s=120, why=lambda: text(run / "logs/batch.log"))
+        job = json.loads((run / "batch.json").read_text())["job"]
+
+        # What Slurm does a minute before the time limit.
+        slurm.run(["scancel", "--signal=USR1", "--batch", job])
+        until(lambda: slurm.state(job) == "PENDING", timeout_s=60, why=lambda: text(run / "logs/batch.log"))
+        seen = slurm.run([sys.executable, "-m", "phalanx", "status", str(run)]).stdout
+        assert f"slurm: job {job} is waiting: BeginTime" in seen
+        saved = newest(run)
+        assert saved >= 4
+        time.sleep(_CREDENTIAL_S)
+        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])  # by itself it waits two minutes
+        resumed = f"resumed at step {saved} from"
+        until(lambda: resumed in text(run / "log.txt"), timeout_s=120, why=lambda: text(run / "logs/batch.log"))
+        until(lambda: f"step {saved + 3}:" in text(run / "log.txt") or f"step {saved + 4}:" in text(run / "log.txt"))
+
+        os.kill(lab.inner(following), signal.SIGINT)
+        said, _ = following.communicate(timeout=60)
+        assert following.returncode == 130
+        assert slurm.state(job) == "CANCELLED"
+        assert newest(run) > saved
+        assert not lab.processes(str(run)), "something of the job is left"
+        assert_followed(said, job, slurm)
+
+
+def assert_followed(said: str, job: str, slurm: Slurm) -> None:
+    """The screen of who submitted: how the job stood in the queue, and what it printed."""
+    assert f"job {job} is submitted" in said
+    assert f"job {job} is running: h[1-2]" in said
+    assert "the job is queued again" in said
+    assert f"job {job} is waiting: BeginTime" in said
+    assert "trainer-0@h1 | " in said
+    assert f"job {job} has ended: CANCELLED" in said, slurm.logs()
+
+
+def text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def newest(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    step: int = checkpoint.load_newest(run / "checkpoints")[0].state["training"]["step"]
+    return step

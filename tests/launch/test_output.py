@@ -1,0 +1,37 @@
+"""Logs are whole, lines are lines, and how far a trainer is can be read from what it says."""
+
+from pathlib import Path
+
+from phalanx.launch.output import RoleOutput, last_lines, last_progress, progress_in
+from phalanx.observe import events as ev
+from phalanx.observe.events import EventFile
+from phalanx.observe.lines import sentence
+
+STEP = ev.Step(
+    step=120, epoch=2, batch=3, batches=9, loss=0.5, top1=0.9, topk=0.99, lr=0.1, samples_per_s=812.25,
+    data_s=0, compute_s=0, exchange_s=0, update_s=0, grad_norm=None, bytes_sent=0, bytes_received=0,
+    ranks=[], details={},
+)  # fmt: skip
+
+
+def test_output_is_kept_to_the_byte_and_told_line_by_line(tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+    output = RoleOutput(tmp_path / "logs" / "trainer-0.log", lambda stream, line: told.append((stream, line)))
+    for stream, text in (("out", "one\ntw"), ("err", "bad\r\n"), ("out", "o\n\n"), ("out", "\udcff ende")):
+        output.take(stream, text)
+    output.close()
+    assert told == [("out", "one"), ("err", "bad"), ("out", "two"), ("out", ""), ("out", "\udcff ende")]
+    assert output.path.read_bytes() == b"one\ntwbad\r\no\n\n\xff ende"
+    assert last_lines(output.path, 1)[0].endswith("ende")
+    assert last_lines(tmp_path / "none") == []
+
+
+def test_progress_is_read_from_what_trainers_say_and_from_events(tmp_path: Path) -> None:
+    assert progress_in(sentence(STEP) or "") == (120, 812.2)
+    assert progress_in("step 3: parameter norm 4 gradient norm 5") is None
+    assert last_progress(tmp_path) is None
+    events = EventFile(tmp_path)
+    events.take(STEP)
+    events.take(ev.Note(121, "step 121: loss of words 3 samples/s"))
+    events.close()
+    assert last_progress(tmp_path) == (120, 812.25)

@@ -1,0 +1,50 @@
+"""Who runs where."""
+
+from collections import Counter
+
+import pytest
+
+from phalanx.errors import UserError
+from phalanx.launch.hosts import Host
+from phalanx.launch.placement import Seat, place, room
+
+A, B, C, D = (Host(name) for name in "abcd")
+
+
+def where(seats: list[Seat], kind: str) -> list[int]:
+    return [seat.host for seat in seats if seat.kind == kind]
+
+
+def test_hosts_without_slots_share_trainers_evenly_and_servers_sit_beside_them() -> None:
+    seats = place([A, B, C, D], {"trainer": 6, "server": 4})
+    assert where(seats, "trainer") == [0, 0, 1, 1, 2, 3]
+    assert where(seats, "server") == [0, 1, 2, 3]
+    assert [seat.kind for seat in seats[:4]] == ["server"] * 4  # they listen before anybody looks for them
+
+
+def test_slots_are_filled_in_order_and_ranks_count_within_a_host() -> None:
+    seats = place([Host("a", slots=2), Host("b", slots=4), C], {"trainer": 7})
+    assert where(seats, "trainer") == [0, 0, 1, 1, 1, 1, 2]
+    assert [(seat.rank, seat.local_rank, seat.local_world) for seat in seats[:3]] == [(0, 0, 2), (1, 1, 2), (2, 0, 4)]
+    assert {seat.world for seat in seats} == {7}
+
+
+def test_servers_on_hosts_of_their_own() -> None:
+    seats = place([A, B, C], {"trainer": 4, "server": 2}, servers_on=[1])
+    assert where(seats, "server") == [1, 1]
+    assert Counter(where(seats, "trainer")) == {0: 2, 2: 2}
+    with pytest.raises(UserError, match="no host is left for trainers"):
+        place([A], {"trainer": 1, "server": 1}, servers_on=[0])
+
+
+def test_more_roles_than_slots_are_refused() -> None:
+    with pytest.raises(UserError, match="5 roles do not fit on 4 slots") as refused:
+        place([Host("a", slots=1), Host("b", slots=3)], {"trainer": 5})
+    assert "a 1, b 3" in refused.value.why
+    assert room([Host("a", slots=1), Host("b", slots=3)]) == 4
+    assert room([Host("a", slots=1), B]) is None
+
+
+def test_fewer_trainers_than_hosts_leave_hosts_empty() -> None:
+    assert where(place([A, B, C], {"trainer": 2}), "trainer") == [0, 1]
+    assert where(place([Host("a", slots=8), Host("b", slots=8)], {"trainer": 3}), "trainer") == [0, 0, 0]

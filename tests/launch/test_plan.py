@@ -1,0 +1,155 @@
+"""From the words of `phalanx launch` to a job: what is added, what is refused, and what --dry-run shows."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from phalanx.cli import app
+from phalanx.cli_launch import _parse_train as parse
+from phalanx.errors import UserError
+from phalanx.launch.carrier import SshCarrier, Sync, agent_command
+from phalanx.launch.hosts import Host
+from phalanx.launch.plan import find_hosts, parse_ports, parse_program, recipe_position, train_words
+
+
+def words(*typed: str, n: int | None = None, s: int | None = None) -> list[str]:
+    return train_words(["train", *typed], parse, n, s)
+
+
+def test_numbers_become_trains_own_flags() -> None:
+    assert words("digits", n=4) == ["--workers", "4", "digits"]
+    assert words("digits", n=4, s=2) == ["--workers", "4", "--servers", "2", "--update-method", "pserver", "digits"]
+    assert words("digits", "--workers", "4", n=4) == ["digits", "--workers", "4"]
+    named = words("digits", "exchange.method=pserver", s=2)
+    assert named == ["--servers", "2", "digits", "exchange.method=pserver"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "n", "s", "why"),
+    [
+        (["digits", "--workers", "3"], 4, None, "-n 4 contradicts --workers 3"),
+        (["digits", "--update-method", "collective"], 4, 1, "-s 1 does not go together"),
+    ],
+)
+def test_contradictions_are_refused(typed: list[str], n: int | None, s: int | None, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        words(*typed, n=n, s=s)
+
+
+def test_only_training_is_launched() -> None:
+    with pytest.raises(UserError, match="'eval' cannot be launched"):
+        train_words(["eval", "run"], parse, 2, None)
+
+
+def test_the_recipes_file_is_found_among_equal_words() -> None:
+    assert recipe_position(["--data", "a.yaml", "a.yaml", "optim.lr=1"], parse) == 2
+    assert recipe_position(["a b/$x.yml", "name=a b/$x.yml"], parse) == 0
+    assert recipe_position(["digits", "name=x.yaml"], parse) is None
+    assert recipe_position(["name=x.yaml"], parse) is None
+
+
+def test_hosts_for_servers_alone(tmp_path: Path) -> None:
+    hosts, alone = find_hosts(None, "a,b:2", "c,b")
+    assert hosts == [Host("a"), Host("b", slots=2), Host("c")]
+    assert alone == [2, 1]
+    assert find_hosts(None, None, "c") == ([Host("localhost"), Host("c")], [1])
+    with pytest.raises(UserError, match="-H does not go together with --ips"):
+        find_hosts(tmp_path, "a", None)
+    with pytest.raises(UserError, match="a is named twice"):
+        find_hosts(None, "a,a", None)
+
+
+@pytest.mark.parametrize("text", ["17000", "9-8", "0-5", "1-70000", "a-b"])
+def test_what_is_no_range_of_ports_is_refused(text: str) -> None:
+    assert parse_ports("17000-17100") == (17000, 17100)
+    with pytest.raises(UserError, match="is not a range of ports"):
+        parse_ports(text)
+
+
+def test_ssh_may_have_options() -> None:
+    assert parse_program("ssh -F 'a b'", "--ssh") == ("ssh", "-F", "a b")
+    for wrong in ("", "ssh 'a"):
+        with pytest.raises(UserError, match="--ssh"):
+            parse_program(wrong, "--ssh")
+
+
+def test_every_command_keeps_what_was_typed_in_one_word() -> None:
+    """Run by a real shell, as sshd would: the words come out as they went in."""
+    awkward = ["it's", '"', "$HOME", "`id`", "a\nb", "ü", "*", ""]
+    echo = ["printf", "%s\\0", *awkward]
+    command = SshCarrier().command(Host("h", user="u", port=22), echo)
+    assert command[:1] + command[-4:-1] == ["ssh", "-T", "u@h", "--"]
+    assert command[command.index("-p") + 1] == "22"
+    shell = subprocess.run(["/bin/sh", "-c", command[-1]], capture_output=True, text=True, check=True)
+    assert shell.stdout.split("\0")[:-1] == awkward
+    folder = "it's $HOME; `id`"
+    agent = agent_command("/no/python", "", Sync(Path("/nowhere"), folder))
+    refused = subprocess.run(agent, capture_output=True, text=True)
+    assert refused.returncode == 66
+    assert folder in refused.stderr
+
+
+def test_rsync_is_told_the_port_and_the_brackets(tmp_path: Path) -> None:
+    (tmp_path / "src/phalanx").mkdir(parents=True)
+    (tmp_path / "src/phalanx/__main__.py").write_text("")
+    sync = Sync(tmp_path, "a b")
+    assert sync.package == "src"
+    command = sync.command(SshCarrier(("ssh", "-F", "my config")), Host("fe80::1", user="u", port=2222))
+    assert command[-2:] == [f"{tmp_path}/", "u@[fe80::1]:a b/"]
+    assert any("-p 2222" in word and "'my config'" in word for word in command)
+
+
+def run(cwd: Path, *typed: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", "phalanx", "launch", *typed], cwd=cwd, capture_output=True, text=True)
+
+
+def test_a_dry_run_says_everything_and_does_nothing(tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("extends: digits\n")
+    options = ["-n", "3", "-s", "2", "--ips", "a,ann@b:2222", "--sync-dst-dir", "code", "--setup", "make all"]
+    said = run(tmp_path, *options, "--dry-run", "--", "train", "my.yaml", "name=a b", "--out", "out")
+    assert said.returncode == 0, said.stderr
+    assert "trainer-2\tb\t0 of 1" in said.stdout
+    assert "server-1\tb\t0 of 1" in said.stdout
+    assert said.stdout.count("here: rsync ") == 2
+    assert "-p 2222 -T ann@b --" in said.stdout
+    assert "a: /bin/sh -c 'make all'" in said.stdout
+    assert "a: trainer-0: <python> -m phalanx train --workers 3 --servers 2" in said.stdout
+    assert "<file:my.yaml> 'name=a b'" in said.stdout
+    assert "would write here: out/logs/server-0.log" in said.stdout
+    assert "would write on a: out/checkpoints/" in said.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["my.yaml"]
+    here = run(tmp_path, "-n", "2", "--dry-run", "--", "train")
+    assert "localhost: trainer-1: <python> -m phalanx train --workers 2" in here.stdout
+
+
+REFUSED: Mapping[str, tuple[Sequence[str], str]] = {
+    "slots": (["-n", "3", "--ips", "a:1,b:1", "--", "train"], "3 roles do not fit on 2 slots"),
+    "recipe": (["-n", "1", "--ips", "a", "--", "train", "no.yaml"], "no.yaml cannot be read"),
+    "launcher": (["--launcher", "shs", "--", "train"], "did you mean ssh"),
+    "no ssh": (["--ssh", "no-such-ssh", "--ips", "a", "--", "train"], "no-such-ssh: not found"),
+    "hosts": (["--launcher", "ssh", "--", "train"], "no hosts are named"),
+    "other hosts": (["--launcher", "local", "--ips", "a", "--", "train"], "knows no other hosts"),
+    "nothing": (["--", "train", "--no-such-flag"], "No such option"),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_cannot_work_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    typed, why = REFUSED[wrong]
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, ["launch", *typed])
+    assert refused.exit_code != 0
+    assert why in (str(refused.exception) if isinstance(refused.exception, UserError) else refused.output)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parsing_is_trains_own() -> None:
+    given: Mapping[str, Any] = parse(["digits", "--workers", "2", "optim.lr=1"])
+    assert (given["settings"], given["workers"]) == (["digits", "optim.lr=1"], 2)

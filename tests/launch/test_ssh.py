@@ -1,0 +1,195 @@
+"""Over real sshd on hosts of namespaces: the same result as on one machine, and nothing left behind."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import phalanx
+from phalanx import checkpoint
+from phalanx.launch.record import load_record
+from phalanx.observe.events import read_events
+from tests.conftest import train_digits
+from tests.lab.hosts import Lab, Process, until
+
+pytestmark = pytest.mark.lab
+
+SMALL = ["train.length=4st", "machine.threads=1", "model.name=wrn10_1"]
+# No batch norm: its statistics are each worker's own, and after a few steps accuracy hangs on them.
+EVEN = ["train.length=8st", "machine.threads=1", "model.name=test_vit", "data.image_size=32", "optim.lr=0.01"]
+ROOT = Path(__file__).parents[2]
+SLEEPERS = Path(__file__).with_name("sleepers.py")
+
+
+def launch(lab: Lab, *words: str) -> list[str]:
+    """`phalanx launch` with the lab's ssh."""
+    ssh = f"ssh -F {lab.ssh_config}"
+    return [sys.executable, "-m", "phalanx", "launch", "--ssh", ssh, *words]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.load_newest(run / "checkpoints")[0].tensors["model"]
+
+
+def accuracy(run: Path) -> float:
+    return float([record for record in read_events(run) if record["kind"] == "eval"][-1]["top1"])
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same training in one process, four micro-batches a step."""
+    return train_digits(tmp_path_factory.mktemp("alone") / "run", *EVEN, "train.batch_size=24", "optim.accumulate=4")
+
+
+@pytest.mark.parametrize("servers", [["-s", "4"], []], ids=["4 servers and 4 trainers", "4 trainers collective"])
+def test_four_hosts_learn_what_one_does(lab: Lab, tmp_path: Path, alone: Path, servers: list[str]) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("h1 slots=1\nh2:1\nroot@h3  # by name\n10.77.0.4\n")
+    words = ["-n", "4", *servers, "-H", str(hosts), "--port-range", "17000-17020", "--", "train", "digits", *EVEN]
+    said = lab.run("h1", launch(lab, *words, "--global-batch-size", "96", "--out", str(tmp_path / "run")))
+    assert "4 hosts are ready" in said.stderr
+    assert "trainer-0@h1 | done" in said.stdout
+    one, many = weights(alone), weights(tmp_path / "run")
+    for name in one:
+        assert float((one[name] - many[name]).norm() / one[name].norm().clamp_min(1e-12)) < 1e-4, name
+    assert accuracy(tmp_path / "run") == accuracy(alone)
+    logs = {path.stem for path in (tmp_path / "run" / "logs").glob("*.log")}
+    assert logs >= {f"trainer-{rank}" for rank in range(4)}
+    assert not lab.processes("PHALANX_JOB")
+
+
+def test_one_worker_elsewhere_is_local_bit_for_bit_and_words_arrive_unchanged(lab: Lab, tmp_path: Path) -> None:
+    """The recipe is on the launching host alone, and the run's folder on the other alone: they share no disk there."""
+    awkward = 'it\'s "$HOME" `id` $(id)\nü & ; \\ *'
+    recipe = "my $HOME recipe.yaml"
+    (lab.own_of("h1") / recipe).write_text("extends: digits\noptim: {lr: 0.02}\n")
+    words = [
+        "--ips",
+        "h2",
+        "--",
+        "train",
+        recipe,
+        *SMALL,
+        f"name={json.dumps(awkward)}",
+        "--out",
+        f"runs/{awkward}",
+    ]
+    lab.run("h1", launch(lab, *words), cwd=lab.own)
+    here, there = (lab.own_of(host) / "runs" / awkward for host in ("h1", "h2"))
+    train_digits(tmp_path / "run", *SMALL, "optim.lr=0.02")
+    one, other = weights(tmp_path / "run"), weights(there)
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    config = yaml.safe_load((there / "config.yaml").read_text())
+    assert (config["name"], config["optim"]["lr"]) == (awkward, 0.02)
+    assert accuracy(here) == accuracy(there)  # what is small comes home, checkpoints stay
+    assert (here / "summary.json").read_bytes() == (there / "summary.json").read_bytes()
+    assert not (here / "checkpoints").exists()
+
+
+def test_other_code_is_refused_and_sent_along(lab: Lab, tmp_path: Path) -> None:
+    """A checkout with a version of its own, on the launching host alone."""
+    checkout = lab.own_of("h1") / "check out"
+    shutil.copytree(Path(phalanx.__file__).parent, checkout / "src" / "phalanx")
+    (checkout / "src/phalanx/__init__.py").write_text('__version__ = "9.9"\n')
+    (checkout / "src/phalanx/recipes/only-here.yaml").write_text("extends: digits\n")
+    own = {"PYTHONPATH": str(lab.own / "check out" / "src")}
+    last = ["--", "train", "only-here", *SMALL, "--out", str(tmp_path / "run")]
+    inside = lab.own / "check out"
+    refused = lab.run("h1", launch(lab, "-n", "1", "--ips", "h2", *last), cwd=inside, env=own, check=False)
+    assert refused.returncode == 2
+    assert f"h2 has phalanx {phalanx.__version__}, and this host 9.9" in refused.stderr
+    assert "--sync-dst-dir" in refused.stderr
+    folder = str(lab.own / "a folder")
+    setup = f"pwd > '{lab.own}/where'"
+    last[-1] += "-2"
+    sent = [*launch(lab, "-n", "1", "--ips", "h2", "--sync-dst-dir", folder, "--setup", setup), *last]
+    lab.run("h1", sent, cwd=inside, env=own)
+    assert (lab.own_of("h2") / "where").read_text() == f"{folder}\n"
+    assert read_events(tmp_path / "run-2")[-1]["kind"] == "end"
+
+
+@pytest.mark.parametrize("fault", ["ctrl-c", "launcher", "role", "agent", "link"])
+def test_nothing_is_left_behind(lab: Lab, tmp_path: Path, fault: str) -> None:
+    run = tmp_path / "run"
+    argv = [sys.executable, str(SLEEPERS), "launch", str(run), str(lab.ssh_config), "h2,h3", "stubborn"]
+    process = lab.start("h1", argv[: -1 if fault == "ctrl-c" else None], env={"PYTHONPATH": str(ROOT)})
+    until(lambda: all((run / "logs" / f"{role}.log").exists() for role in ("server-0", "trainer-0", "trainer-1")))
+    job = load_record(run).id
+    roles = [one for one in lab.processes(f"PHALANX_JOB={job}") if "role" in one.words]
+    assert {one.host for one in roles} == {"h2", "h3"}
+    cause = "trainer-1 on h3 "
+    match fault:
+        case "ctrl-c":
+            os.kill(lab.inner(process), signal.SIGINT)
+        case "launcher":
+            os.kill(lab.inner(process), signal.SIGKILL)
+        case "role":
+            os.kill(next(one.pid for one in roles if one.host == "h3"), signal.SIGKILL)
+            cause += "was killed by SIGKILL; the job ends"
+        case "agent":
+            os.kill(next(one.pid for one in lab.processes("agent") if one.host == "h3" and one.words[-1] == "agent"), 9)
+            cause += "was lost with its host: its agent or the line to it is gone"
+        case "link":
+            lab.cut("h3")
+            cause += "was lost with its host: its agent or the line to it is gone"
+    until(lambda: not lab.processes(f"PHALANX_JOB={job}") and not agents(lab), timeout_s=15)
+    said, _ = process.communicate(timeout=30)
+    if fault == "link":
+        lab.mend("h3")
+    if fault == "ctrl-c":
+        assert process.returncode == 130, said
+    elif fault != "launcher":
+        assert process.returncode == 1
+        assert cause in said
+        assert f"its log, {run}/logs/trainer-1.log, ends:" in said
+
+
+def agents(lab: Lab) -> list[Process]:
+    return [one for one in lab.processes("agent") if one.words[-1] == "agent"]
+
+
+def test_hosts_that_cannot_be_reached_are_all_named_with_their_reasons(lab: Lab, tmp_path: Path) -> None:
+    bad = {
+        "h9": ("it cannot be reached", "ssh h9 true"),
+        "h2": ("it refused every key", "ssh-copy-id stranger@h2"),
+        "h4.lab": ("its host key is unknown", "log in once by hand"),
+    }
+    words = ["-n", "4", "--ips", "h3,h9,stranger@h2,h4.lab", "--", "train", "digits", "--out", str(tmp_path / "run")]
+    refused = lab.run("h1", launch(lab, *words), check=False)
+    assert refused.returncode == 2, refused.stdout
+    assert "starting the agent failed on 3 of 4 hosts" in refused.stderr
+    for host, (why, remedy) in bad.items():
+        line = next(line for line in refused.stderr.splitlines() if f"{host}: " in line)
+        assert why in line
+        assert remedy in line
+    until(lambda: not agents(lab), timeout_s=15)
+    assert load_record(tmp_path / "run").exit_code == 2
+
+
+BAD = {
+    "no python": (["--python", "/no/python"], "it has no Python", "--python"),
+    "no phalanx": (["--python", "BARE"], "its Python has no phalanx", "--sync-dst-dir"),
+    "no interface": (["--iface", "no-such0"], "no-such0", "one of: "),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_host_that_cannot_be_used_is_named_with_the_reason(lab: Lab, tmp_path: Path, bad: str) -> None:
+    options, why, remedy = BAD[bad]
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -S -I "$@"\n')
+    bare.chmod(0o755)
+    options = [str(bare) if option == "BARE" else option for option in options]
+    words = [*options, "-n", "1", "--ips", "h2", "--", "train", "digits", "--out", str(tmp_path / "run")]
+    refused = lab.run("h1", launch(lab, *words), check=False)
+    assert refused.returncode == 2, refused.stdout
+    for part in ("h2: ", why, remedy):
+        assert part in refused.stderr
+    assert "Traceback" not in refused.stderr
+    until(lambda: not agents(lab), timeout_s=15)
