@@ -23,6 +23,9 @@ LAUNCHERS = {
     "pbs": "phalanx.launch.start_batch",
     "srun": "phalanx.launch.start_inside",
     "qrsh": "phalanx.launch.start_inside",
+    "k8s": "phalanx.launch.start_k8s",
+    "yarn": "phalanx.launch.start_yarn",
+    "ray": "phalanx.launch.start_ray",
 }
 Run = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="a run's folder; default: the latest here")]
 
@@ -49,9 +52,9 @@ def launch(
     max_restarts: Annotated[int | None, typer.Option(min=0, help="how often what was lost is started anew")] = None,
     min_workers: Annotated[int | None, typer.Option(min=1, help="go on with so few when some are lost")] = None,
     mpirun: Annotated[str, typer.Option(help="mpi: the mpirun command, with options if need be")] = "mpirun",
-    nodes: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs: how many hosts")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs, yarn, ray: how many hosts")] = None,
     time: Annotated[str | None, typer.Option(help="slurm, sge, pbs: the time limit, such as 1:30:00")] = None,
-    partition: Annotated[str | None, typer.Option(help="slurm, sge, pbs: the partition or queue")] = None,
+    partition: Annotated[str | None, typer.Option(help="slurm, sge, pbs, yarn: the partition or queue")] = None,
     account: Annotated[str | None, typer.Option(help="slurm, sge, pbs: who pays")] = None,
     gpus_per_node: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs")] = None,
     pe: Annotated[str | None, typer.Option(help="sge: the parallel environment")] = None,
@@ -59,6 +62,15 @@ def launch(
         list[str] | None, typer.Option(help="slurm, sge, pbs: a further line of the script, such as --qos=high")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="slurm, sge, pbs: submit, and do not follow")] = False,
+    cpus_per_worker: Annotated[int | None, typer.Option(min=1, help="k8s, yarn, ray: cores of a trainer")] = None,
+    gpus_per_worker: Annotated[int | None, typer.Option(min=1, help="k8s, yarn, ray: GPUs of a trainer")] = None,
+    memory_per_worker: Annotated[int | None, typer.Option(min=1, help="k8s, yarn, ray: MB of a trainer")] = None,
+    image: Annotated[str | None, typer.Option(help="k8s: the image of the pods")] = None,
+    namespace: Annotated[str | None, typer.Option(help="k8s: the namespace")] = None,
+    volume_claim: Annotated[str | None, typer.Option(help="k8s: a volume for data and runs")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="k8s: give the manifests to kubectl; default: print")] = False,
+    resource_manager: Annotated[str | None, typer.Option(help="yarn: such as http://rm:8088")] = None,
+    address: Annotated[str | None, typer.Option(help="ray: the cluster; default: found, or started here")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and do nothing")] = False,
 ) -> None:
     """Train on many hosts: the same command as on one, behind --."""
@@ -66,6 +78,8 @@ def launch(
     from phalanx.launch import plan as planning
     from phalanx.launch.batch import BatchOptions
     from phalanx.launch.carrier import Sync
+    from phalanx.launch.kubernetes import KubernetesOptions
+    from phalanx.launch.needs import Needs
 
     spelled = planning.train_words(words, _parse_train, workers, servers)
     hosts, alone = planning.find_hosts(hostfile, ips, servers_on)
@@ -90,6 +104,10 @@ def launch(
         max_restarts=max_restarts,
         min_workers=min_workers,
         batch=BatchOptions(nodes, time, partition, account, gpus_per_node, pe, tuple(directive or ()), detach),
+        needs=Needs(cpus_per_worker, gpus_per_worker, memory_per_worker),
+        kubernetes=KubernetesOptions(image, namespace, volume_claim, apply),
+        resource_manager=resource_manager,
+        ray_address=address,
         dry_run=dry_run,
     )
     raise typer.Exit(import_module(LAUNCHERS[chosen]).start(planned, Console(stderr=not dry_run)))

@@ -145,6 +145,7 @@ class Trainer:
                 grad_norm=measurements.grad_norm,
                 bytes_sent=times.bytes_sent / times.steps,
                 bytes_received=times.bytes_received / times.steps,
+                compression_ratio=self._compression_ratio(state, times),
                 ranks=ranks,
                 details=measurements.details,
                 used=state.used,
@@ -155,6 +156,12 @@ class Trainer:
             wait_share = times.data_s / max(1e-9, times.data_s + times.compute_s + times.exchange_s + times.update_s)
             self.observer.emit(ev.DataService(state.step, wait_share, self.served()))
         state.interval, state.used, self.times = Totals(), [], Times()
+
+    def _compression_ratio(self, state: TrainState, times: Times) -> float | None:
+        if self.config.exchange.compress == "none" or not times.bytes_sent:
+            return None
+        whole = sum(p.numel() * p.element_size() for p in state.model.parameters() if p.requires_grad)
+        return whole * times.steps / times.bytes_sent
 
     def _each_rank(self, times: Times) -> list[dict[str, float]]:
         """Where each worker's time went, per step; empty where there is one worker, or no common step."""

@@ -46,6 +46,23 @@ def test_shares_together_are_the_whole_step(num_samples: int, batch: int, world:
     assert sorted(sample for work in whole for sample in samples_of(work)) == list(range(num_samples))
 
 
+@given(num_samples=SAMPLES, batch=BATCH, world=st.integers(1, 5), more=st.integers(0, 6))
+@settings(max_examples=60, deadline=None)
+def test_micro_batches_stay_the_same_on_any_number_of_workers(
+    num_samples: int, batch: int, world: int, more: int
+) -> None:
+    parts = world + more
+    alone = list(epoch_work(1, 2, num_samples, batch, False, Share(micro_batches=parts)))
+    shares = [Share(rank, world, micro_batches=parts) for rank in range(world)]
+    sizes = [len(share.numbers()) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+    works = [list(epoch_work(1, 2, num_samples, batch, False, share)) for share in shares]
+    for number, work in enumerate(alone):
+        together = [micro for worker in works for micro in worker[number].micro]
+        assert [i for i, _ in together] == list(range(parts))
+        assert all((mine == whole).all() for (_, mine), (_, whole) in zip(together, work.micro, strict=True))
+
+
 @given(num_samples=SAMPLES, batch=BATCH, steps=st.integers(0, 20), drop_last=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_a_restart_gives_the_same_rest(num_samples: int, batch: int, steps: int, drop_last: bool) -> None:

@@ -149,6 +149,7 @@ def test_compressed_gradients_still_learn_and_resume(tmp_path: Path, method: str
     assert steps[-1]["loss"] < steps[0]["loss"]
     plain = 4 * sum(tensor.numel() for name, tensor in weights(out).items() if "running" not in name)
     assert 0 < steps[-1]["bytes_sent"] < plain / 8  # 1/16, and headers: this model is small
+    assert 8 < steps[-1]["compression_ratio"] <= 16
     saved = checkpoint.load_newest(out / "checkpoints")[0].tensors["residuals"]
     assert {key.split("/")[0] for key in saved} == {"0", "1"}
     assert "resumed at step" in resume(out, "train.length=5ep")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -93,6 +94,8 @@ def main() -> int:
     run, config, hosts, *what = words
     Path(run).mkdir(parents=True, exist_ok=True)
     job = sleepers(Path(run), Policy(forgiving=False), *what, servers=1)
+    if "resumed" in what:
+        job = replace(job, resumes=True, cwd=str(Path.cwd()))
     carrier = SshCarrier(("ssh", "-F", config))
     return conduct_over(job, parse_hosts(hosts.split(","), "test"), carrier, Console(stderr=True, width=200))
 

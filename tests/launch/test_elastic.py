@@ -16,7 +16,7 @@ from phalanx import checkpoint
 from phalanx.observe.events import read_events
 from phalanx.observe.used import samples_used
 from tests.conftest import train_digits
-from tests.exchange.test_modes import environ, processes_of, until
+from tests.exchange.test_modes import processes_of, until
 
 # 1,442 digits in steps of 99: the last step of an epoch is uneven over three workers. With batch norm, mixing and
 # dropout: were micro-batches cut in another way, the weights would tell. At this constant rate, one step more or less
@@ -48,12 +48,19 @@ def kill(out: Path, process: subprocess.Popen[str], name: str, step: int, resume
         records = read_events(out) if (out / "events.jsonl").exists() else []
         steps = [record["step"] for record in records if record["kind"] == "step"]
         if max(steps, default=0) >= step and sum(record["kind"] == "resume" for record in records) == resumes:
-            found[:] = [pid for pid in processes_of(out) if told <= set(environ(pid).split(b"\0"))]
+            found[:] = [pid for pid in processes_of(out) if told <= environment(pid)]
         return bool(found) or process.poll() is not None
 
     until(there)
     assert process.poll() is None, process.communicate()[0]
     os.kill(found[0], signal.SIGKILL)
+
+
+def environment(pid: int) -> set[bytes]:
+    try:
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:  # it has just ended
+        return set()
 
 
 def assert_as_undisturbed(out: Path, undisturbed: Path) -> None:

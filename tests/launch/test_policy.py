@@ -76,3 +76,24 @@ def test_data_servers_are_started_anew_or_done_without_whatever_the_job() -> Non
     assert policy.judge([killed], 2, None) == GoOn((killed,))
     assert policy.judge([killed, KILLED], 2, None) == End(KILLED)
     assert policy.judge([Lost("data", 1, "b", 2)], 2, None) == End(Lost("data", 1, "b", 2))
+
+
+def test_a_lost_evaluator_is_started_anew_and_disturbs_nobody() -> None:
+    policy = Policy(forgiving=False)
+    killed = Lost("evaluator", 0, "a", -signal.SIGKILL)
+    for _ in range(3):
+        assert policy.judge([killed], 2, None) == Restart((killed,))
+    assert policy.judge([killed], 2, None) == End(killed)
+    elastic = Policy(forgiving=False, max_restarts=1)
+    assert elastic.judge([killed, KILLED, LEFT], 3, None) == Reform(KILLED, 3)
+    assert Policy(forgiving=True).judge([killed, KILLED], 3, None) == Restart((KILLED,))  # and then the evaluator
+    mistaken = Lost("evaluator", 0, "a", 2)
+    assert Policy(forgiving=False).judge([mistaken], 2, None) == End(mistaken)
+
+
+def test_survivors_are_to_save_where_a_job_may_be_formed_anew() -> None:
+    assert not Policy(forgiving=False).elastic
+    assert Policy(forgiving=False, min_workers=2).elastic
+    spent = Policy(forgiving=False, max_restarts=1)
+    assert spent.judge([KILLED, LEFT], 3, None) == Reform(KILLED, 3)
+    assert spent.elastic  # the user may go on by hand

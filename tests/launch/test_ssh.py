@@ -150,6 +150,23 @@ def test_nothing_is_left_behind(lab: Lab, tmp_path: Path, fault: str) -> None:
         assert f"its log, {run}/logs/trainer-1.log, ends:" in said
 
 
+@pytest.mark.parametrize("source", ["h1", "h2"], ids=["launching host", "first trainer's host"])
+def test_a_resumed_job_finds_the_newest_checkpoint_on_every_host(lab: Lab, source: str) -> None:
+    """The hosts share no disk there, and one of them alone has it."""
+    name, content = f"from-{source}", os.urandom(2_500_000)  # several pieces, the last one short
+    saved = Path(name) / "checkpoints" / "step-00000007" / "model.safetensors"
+    place = lab.own_of(source) / saved
+    place.parent.mkdir(parents=True)
+    place.write_bytes(content)
+    (lab.own_of(source) / name / "config.yaml").write_text("name: x\n")
+    argv = [sys.executable, str(SLEEPERS), "launch", name, str(lab.ssh_config), "h2,h3", "resumed", "end"]
+    lab.run("h1", argv, cwd=lab.own, env={"PYTHONPATH": str(ROOT)})
+    for host in ("h2", "h3"):
+        assert (lab.own_of(host) / saved).read_bytes() == content
+        assert (lab.own_of(host) / name / "config.yaml").read_text() == "name: x\n"
+        assert not list((lab.own_of(host) / saved).parent.glob(".*"))
+
+
 def agents(lab: Lab) -> list[Process]:
     return [one for one in lab.processes("agent") if one.words[-1] == "agent"]
 

@@ -1,4 +1,4 @@
-"""Who am I? One table of variables per launcher: our own, torchrun, Paddle's, DMLC's, OpenMPI, Slurm, MPICH.
+"""Who am I? One table of variables per launcher: our own, our pods', torchrun, Paddle's, DMLC's, OpenMPI, Slurm, MPICH.
 
 Launchers stand inside one another: Slurm starts mpirun, which starts a script that exports RANK. The innermost knows
 best, so it is asked first. Where two that ought to agree do not, the process refuses to guess.
@@ -14,13 +14,17 @@ from phalanx.launch.role import Kind, Role
 from phalanx.launch.variables import Environment, bad_variable
 
 OURS = counting.Counting("phalanx", "PHALANX_RANK", "PHALANX_WORLD", "PHALANX_LOCAL_RANK", "PHALANX_LOCAL_WORLD")
+# Our manifests leave the rank to Kubernetes, which numbers the pods of an indexed Job.
+KUBERNETES = counting.Counting("kubernetes", "JOB_COMPLETION_INDEX", "PHALANX_WORLD", "PHALANX_LOCAL_RANK")
 _KINDS: dict[str, Kind] = {"trainer": "trainer", "server": "server", "data": "data", "evaluator": "evaluator"}
 
 
 def role_from(environment: Environment = os.environ) -> Role | None:
     """The role that a launcher gave this process, or None where nobody launched it."""
     if OURS.rank in environment:
-        return _ours(environment)
+        return _ours(environment, OURS)
+    if KUBERNETES.rank in environment and KUBERNETES.world in environment:
+        return _ours(environment, KUBERNETES)
     told = [read(environment) for read in (counting.torchrun, paddle.role, dmlc.role)]
     counted = [read(environment) for read in (counting.openmpi, counting.slurm, counting.pmi)]
     inner, outer = [role for role in told if role], [role for role in counted if role]
@@ -32,13 +36,13 @@ def role_from(environment: Environment = os.environ) -> Role | None:
     return next(iter(inner + outer), None)
 
 
-def _ours(environment: Environment) -> Role:
+def _ours(environment: Environment, numbers: counting.Counting) -> Role:
     kind = environment.get("PHALANX_ROLE", "trainer")
     if kind not in _KINDS:
-        raise bad_variable("PHALANX_ROLE", kind, f"is none of {', '.join(_KINDS)}", OURS.launcher)
+        raise bad_variable("PHALANX_ROLE", kind, f"is none of {', '.join(_KINDS)}", numbers.launcher)
     run = environment.get("PHALANX_RUN")
     return replace(
-        OURS.role(environment, counting.master_given(environment)),
+        numbers.role(environment, counting.master_given(environment)),
         kind=_KINDS[kind],
         servers=tuple(filter(None, environment.get("PHALANX_SERVERS", "").split(","))),
         data=tuple(filter(None, environment.get("PHALANX_DATA", "").split(","))),

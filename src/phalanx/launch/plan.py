@@ -17,8 +17,10 @@ from phalanx.launch.batch import BatchOptions
 from phalanx.launch.carrier import Sync
 from phalanx.launch.hosts import Host, parse_hosts, read_hostfile, refuse_twice
 from phalanx.launch.job import Job
+from phalanx.launch.kubernetes import KubernetesOptions
 from phalanx.launch.local import TRAIN, policy_of, train_again, wanted_roles
 from phalanx.launch.messages import Word
+from phalanx.launch.needs import Needs
 from phalanx.launch.placement import Seat, place
 from phalanx.request import Request
 
@@ -46,6 +48,10 @@ class LaunchPlan:
     min_workers: int | None = None
     mpirun: tuple[str, ...] = ("mpirun",)
     batch: BatchOptions = field(default_factory=BatchOptions)
+    needs: Needs = field(default_factory=Needs)
+    kubernetes: KubernetesOptions = field(default_factory=KubernetesOptions)
+    resource_manager: str | None = None  # of YARN
+    ray_address: str | None = None
     dry_run: bool = False
 
     def job(self, run: Path) -> Job:

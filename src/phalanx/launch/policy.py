@@ -97,6 +97,11 @@ class Policy:
         self._data_left -= len(lost)
         return Restart(tuple(lost))
 
+    def _judge_evaluator(self, lost: Sequence[Lost]) -> Verdict:
+        """Nobody waits for an evaluator before the end, and the run's files are its memory."""
+        self._evaluators_left -= 1
+        return Restart(tuple(lost)) if self._evaluators_left >= 0 else End(lost[0])
+
     @property
     def elastic(self) -> bool:
         """Whether survivors of a loss save where they stand, for the job formed anew or for the user's --resume."""
@@ -107,13 +112,11 @@ class Policy:
         cause = cause_of(lost)
         if cause.code == EXIT_USER:  # a mistake in the settings or the data would only be repeated
             return End(cause)
-        rest = [one for one in lost if one.kind != "data"]
+        rest = [one for one in lost if one.kind not in ("data", "evaluator")]
+        evaluators = [one for one in lost if one.kind == "evaluator"]
         if not rest:
-            return self._judge_data(lost)
+            return self._judge_evaluator(evaluators) if evaluators else self._judge_data(lost)
         lost, cause = rest, cause_of(rest)
-        if all(one.kind == "evaluator" for one in lost):  # nobody waits for it before the end, and files are its memory
-            self._evaluators_left -= 1
-            return Restart(tuple(lost)) if self._evaluators_left >= 0 else End(cause)
         # Survivors that left by themselves are not lost: they come back.
         gone = [one for one in lost if one.code != EXIT_REFORM]
         trainers = [one for one in gone if one.kind == "trainer"]

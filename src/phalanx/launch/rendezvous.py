@@ -22,6 +22,7 @@ from phalanx.launch.seats import seat
 from phalanx.launch.variables import Environment
 
 _LOOK_S = 0.05  # between looks at how many have come
+_LOOK_AGAIN_S = 0.5  # for a name
 
 
 class Store(Protocol):
@@ -38,6 +39,8 @@ def complete(role: Role, exchange: ExchangeConfig, environment: Environment = os
         return role
     if role.launcher == "mpiexec" and not role.master:
         role = replace(role, master=pmi.share(_place(role, environment), role.rank, environment))
+    if role.launcher == "kubernetes":
+        _await_names(role, exchange.timeout_s)
     role = seat(role, exchange)
     _refuse_misfit(role, exchange)
     if exchange.method == "pserver":
@@ -55,6 +58,25 @@ def _place(role: Role, environment: Environment) -> str:
     host = environment.get("MASTER_ADDR") or environment.get("MPIR_CVAR_CH3_INTERFACE_HOSTNAME")
     interface = environment.get("MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE")
     return f"{host or (interface and interface_address(interface)) or socket.gethostname()}:{free_port('0.0.0.0')}"
+
+
+def _await_names(role: Role, timeout_s: float) -> None:
+    """A pod's name is known a while after the pod has started; whoever looks for it is started at the same time."""
+    places = [role.master.rpartition(":")[0], *(urlsplit(address).hostname or "" for address in role.servers)]
+    deadline = time.monotonic() + timeout_s
+    for host in places if not role.servers else places[1:]:
+        while True:
+            try:
+                socket.getaddrinfo(host, None)
+                break
+            except socket.gaierror as error:
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"the name {host} is not known after {timeout_s:g} s",
+                        why=error.strerror or str(error),
+                        remedy="see whether that pod was started: kubectl get pods; and whether the Service exists",
+                    ) from error
+            time.sleep(_LOOK_AGAIN_S)
 
 
 def _refuse_misfit(role: Role, exchange: ExchangeConfig) -> None:

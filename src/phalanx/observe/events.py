@@ -80,6 +80,7 @@ class Step(Event):
     grad_norm: float | None = None
     bytes_sent: float = 0.0
     bytes_received: float = 0.0
+    compression_ratio: float | None = None  # bytes of the gradients over bytes sent, where they are compressed
     ranks: list[dict[str, float]] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
     used: list[list[int]] = field(default_factory=list)  # [epoch, first, one after the last] of the epoch's order
