@@ -117,3 +117,11 @@ def history(
     from phalanx.bench.show_history import show_history
 
     show_history(Console(), benchmark, plot)
+
+
+@app.command()
+def launch() -> None:
+    """How starting a job grows with the number of hosts: up to 500 pretended ones, whose login takes a second."""
+    from phalanx.bench.launch import bench_launch
+
+    bench_launch(Console())

@@ -59,6 +59,12 @@ def test_a_run_keeps_its_steps_on_fewer_workers_and_back() -> None:
     assert (many.train.global_batch_size, many.micro_batches) == (192, 8)
 
 
+def test_synchronised_batch_norm_needs_as_many_parts_for_each_worker() -> None:
+    three = config("exchange.method=collective", "exchange.workers=3", "train.batch_size=32", "exchange.sync_bn=true")
+    two = resumed(three, "exchange.workers=2")
+    assert (two.train.global_batch_size, two.micro_batches) == (96, 2)
+
+
 def test_steps_that_are_given_anew_are_not_kept() -> None:
     three = config("exchange.method=collective", "exchange.workers=3", "train.batch_size=32")
     assert resumed(three, "exchange.workers=2", "train.batch_size=48").train.global_batch_size is None

@@ -131,7 +131,7 @@ def test_a_killed_async_worker_comes_back_and_the_run_finishes(tmp_path: Path) -
     os.kill(victim, signal.SIGKILL)
     said, _ = process.communicate(timeout=180)
     assert process.returncode == 0, said
-    assert "trainer-2 was killed by SIGKILL; the others go on" in said
+    assert "trainer-2 on localhost was killed by SIGKILL; the others go on" in said
     assert not processes_of(out)
     joined = [line for line in (out / "logs" / "server-0.jsonl").read_text().splitlines() if '"join"' in line]
     assert '"rejoined": true' in joined[-1]

@@ -99,10 +99,11 @@ def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
     if workers == before.exchange.workers or any(last_value(given, key, None) is not None for key in sizes):
         return list(given)
     parts = before.micro_batches
-    kept = {
-        "global_batch_size": before.train.global_batch_size or before.train.batch_size * parts,
-        "micro_batches": max(parts, workers) if isinstance(workers, int) else parts,
-    }
+    kept = {"global_batch_size": before.train.global_batch_size or before.train.batch_size * parts}
+    if isinstance(workers, int):
+        # Synchronised batch norm sees all workers' parts together, so it does not matter how they are cut.
+        together = parts // before.exchange.workers * workers
+        kept["micro_batches"] = together if before.exchange.sync_bn else max(parts, workers)
     layers = [Layer("the run's own batch", {"train": kept})]
     gpus = before.machine.gpus
     if gpus is not None and isinstance(workers, int):  # fewer workers use the first ones

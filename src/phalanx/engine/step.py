@@ -78,10 +78,13 @@ def train_step(
     """
     begin = time.perf_counter()
     totals = Totals()
-    filled = [micro for micro in batch.micro if micro.count]
-    for micro in filled:
-        totals.add(_gradients(state, batch, micro, exchange, engine, last=micro is filled[-1]))
-    if not filled:
+    taken = [micro for micro in batch.micro if micro.count or exchange.meets_inside]
+    for micro in taken:
+        if micro.count:
+            totals.add(_gradients(state, batch, micro, exchange, engine, last=micro is taken[-1]))
+        else:
+            _take_part(micro, exchange, engine, last=micro is taken[-1])
+    if not taken:
         exchange.abstain(engine.inputs.plain(batch.micro[0])[0])
     finite = True
     if state.loss_scale is not None:
@@ -147,6 +150,15 @@ def _gradients(
             weight *= state.loss_scale.scale
         (loss * weight).backward()
     return Totals(micro.count, value * micro.count, int(hits1), int(hitsk))
+
+
+def _take_part(micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool) -> None:
+    """Go through a micro-batch without samples: others wait for this worker inside of the model."""
+    images, _ = engine.inputs.plain(micro)
+    with exchange.gathering(last):
+        with engine.settings.autocast():
+            logits = exchange.forward(images)
+        (logits.float().sum() * 0.0).backward()
 
 
 def _seed_dropout(seed: int, step: int, micro: int) -> None:

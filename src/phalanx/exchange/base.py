@@ -34,6 +34,7 @@ class Exchange(Protocol):
 
     share: Share  # which part of each step's samples belongs to this worker
     joined_step: int | None  # the step to go on with, where this worker comes into a job that is running
+    meets_inside: bool  # whether workers meet within each micro-batch, so that all take part with or without samples
     lockstep: bool  # whether all workers take each step together, so that metrics can be summed step by step
 
     def forward(self, images: Tensor) -> Tensor:

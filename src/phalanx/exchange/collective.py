@@ -57,7 +57,9 @@ class CollectiveExchange:
         clip_norm: float | None,
         compression: CompressionSpec,
         micro_batches: int | None = None,
+        meets_inside: bool = False,
     ) -> None:
+        self.meets_inside = meets_inside
         self.share = Share(role.rank, role.world, accumulate, micro_batches)
         self._model, self._update, self._clip_norm = model, update, clip_norm
         with _peers_may_be_lost():
@@ -72,7 +74,13 @@ class CollectiveExchange:
         return answer
 
     def gathering(self, last: bool) -> AbstractContextManager[Any]:
-        return self._exchanging() if last else self._ddp.no_sync()
+        return self._exchanging() if last else self._adding()
+
+    @contextmanager
+    def _adding(self) -> Iterator[None]:
+        """A micro-batch that is not the step's last: gradients stay here, but batch norm may meet the others."""
+        with _peers_may_be_lost(), self._ddp.no_sync():
+            yield
 
     @contextmanager
     def _exchanging(self) -> Iterator[None]:

@@ -24,6 +24,7 @@ class LocalExchange:
     """The update happens here, on gradients made here."""
 
     lockstep = True
+    meets_inside = False
     joined_step: int | None = None
 
     def __init__(

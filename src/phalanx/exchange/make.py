@@ -42,10 +42,11 @@ def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role:
     if method == "local":
         return LocalExchange(model, update, accumulate=accumulate, micro_batches=micro_batches, clip_norm=clip_norm)
     from phalanx.exchange.collective import CollectiveExchange, join_group
+    from phalanx.exchange.sync_norm import synchronise
 
     join_group(role, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        synchronise(model, settings.device)
     return CollectiveExchange(
         model,
         update,
@@ -54,6 +55,7 @@ def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role:
         micro_batches=micro_batches,
         clip_norm=clip_norm,
         compression=compress,
+        meets_inside=config.exchange.sync_bn,
     )
 
 
@@ -72,9 +74,15 @@ def _refuse_misfits(config: RunConfig, settings: Settings, half: bool) -> None:
             why="what compression holds back is in units of a loss scale that changes",
             remedy="machine.precision=bf16, or --compress none",
         )
-    if exchange.sync_bn and (exchange.method != "collective" or settings.device.type != "cuda"):
+    if exchange.sync_bn and (exchange.method != "collective" or settings.device.type not in ("cpu", "cuda")):
         raise UserError(
-            "exchange.sync_bn needs collective mode on GPUs",
-            why="torch has synchronised batch norm for CUDA only",
+            "exchange.sync_bn needs --update-method collective, on CPUs or NVIDIA GPUs",
+            why="workers add up each layer's statistics among themselves, in the middle of a step",
             remedy="leave it out: each worker then has its own statistics, averaged before validation",
+        )
+    if exchange.sync_bn and config.micro_batches % exchange.workers:
+        raise UserError(
+            f"{config.micro_batches} micro-batches over {exchange.workers} workers cannot be synchronised",
+            why="with exchange.sync_bn all workers compute each micro-batch together",
+            remedy="leave train.micro_batches out, or choose a multiple of the workers",
         )

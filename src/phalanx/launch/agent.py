@@ -14,8 +14,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from phalanx.errors import UserError
 from phalanx.launch.addresses import hold_ports, join_address, own_address
@@ -206,24 +207,30 @@ async def _serve(heard: int, spoken: int) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(heard, "rb", 0))
     writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(spoken, "wb", 0))
     agent = Agent(lambda message: writing.write(encode(message)))
+    agent.hello()
+    await attend(agent, hear(reader.readline, agent))
+    writing.close()
+
+
+async def attend(agent: Agent, hearing: Coroutine[Any, Any, None]) -> None:
+    """Until nothing more is to be heard, or a signal asks for the end; nothing of the agent's roles is alive then."""
+    loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # a carrier may have said that the conductor sees to it
             loop.add_signal_handler(number, asked.set)
-    agent.hello()
-    hearing = asyncio.create_task(_hear(reader, agent))
+    listening = asyncio.create_task(hearing)
     stopped = asyncio.create_task(asked.wait())
-    await asyncio.wait([hearing, stopped], return_when=asyncio.FIRST_COMPLETED)
-    hearing.cancel()
+    await asyncio.wait([listening, stopped], return_when=asyncio.FIRST_COMPLETED)
+    listening.cancel()
     await agent.end(ORPHAN_GRACE_S)
-    writing.close()
 
 
-async def _hear(reader: asyncio.StreamReader, agent: Agent) -> None:
+async def hear(next_line: Callable[[], Awaitable[bytes]], agent: Agent) -> None:
     """Take messages until the conductor says goodbye, its end of the line closes, or nothing comes any more."""
     while True:
         try:
-            line = await asyncio.wait_for(reader.readline(), SILENCE_S)
+            line = await asyncio.wait_for(next_line(), SILENCE_S)
         except (TimeoutError, ConnectionError, ValueError):
             sys.stderr.write(f"phalanx agent: nothing heard for {SILENCE_S:g} s; ending\n")
             return

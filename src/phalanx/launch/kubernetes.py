@@ -171,8 +171,7 @@ def _environment(pods: Pods, kind: str, count: int) -> list[Manifest]:
 
 def _resources(needs: Needs) -> Manifest:
     requests = {"cpu": needs.cpus, "memory": f"{needs.memory_mb}M" if needs.memory_mb else None}
-    limits = {"nvidia.com/gpu": needs.gpus}
-    asked = {"requests": requests, "limits": limits}
+    asked: Manifest = {"requests": requests, "limits": {"nvidia.com/gpu": needs.gpus}}
     return {kind: {name: str(one) for name, one in given.items() if one} for kind, given in asked.items()}
 
 

@@ -1,13 +1,17 @@
 /* JPEGs decoded, cropped and resized in one go. src/phalanx/data/jpeg.py is its caller.
  *
  * Only the rows and columns that the view needs are decoded; what lies above them is passed over, and decoding stops
- * below them. Whatever is unusual about a file is left to Pillow: nothing here has to say what is wrong with it.
+ * below them. Most files are decoded by baseline.h. What that refuses is left to libjpeg-turbo, which also scales while
+ * it decodes; and whatever is unusual about a file to Pillow: nothing here has to say what is wrong with it.
  */
 
 #include <setjmp.h>
 
 #include "libjpeg.h"
 #include "resample.h"
+#ifdef __AVX2__
+#include "baseline.h"
+#endif
 
 enum {
     MARGIN = 8,    /* columns decoded on either side: smooth upsampling of colours looks at neighbours */
@@ -23,7 +27,7 @@ struct settings {
 };
 
 struct header {
-    int32_t height, width, orientation; /* as stored; height 0: not for us */
+    int32_t height, width, orientation, components; /* as stored; height 0: not for us */
 };
 
 struct failure {
@@ -120,7 +124,7 @@ static int is_whole(const uint8_t *data, size_t bytes, size_t scan) {
 /* Looks at the markers up to the first scan. Height 0 for all but whole files of 8 bits in one or three components,
  * coded by Huffman. */
 static struct header look(const uint8_t *data, size_t bytes, const struct settings *settings) {
-    const struct header unusual = {0, 0, 1};
+    const struct header unusual = {0, 0, 1, 0};
     struct header header = unusual;
     if (bytes < 4 || data[0] != 0xff || data[1] != 0xd8) return unusual;
     for (size_t at = 2; at + 4 <= bytes;) {
@@ -132,11 +136,13 @@ static struct header look(const uint8_t *data, size_t bytes, const struct settin
         }
         size_t length = two_bytes(data + at + 2);
         const uint8_t *content = data + at + 4;
-        if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd9) || length < 2 || at + 2 + length > bytes) return unusual;
+        if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd9)) return unusual;
+        if (length < 2 || at + 2 + length > bytes) return unusual;
         if (marker <= 0xc2 && length >= 8) {
             if (header.height || content[0] != 8 || (content[5] != 1 && content[5] != 3)) return unusual;
             header.height = two_bytes(content + 1);
             header.width = two_bytes(content + 3);
+            header.components = content[5];
         } else if (marker < 0xd0 && marker != 0xc4 && marker != 0xc8) {
             return unusual;
         } else if (marker == 0xe1 && settings->orient && header.orientation == 1) {
@@ -215,8 +221,8 @@ static int read_rows(struct decompress *d, struct work *work) {
     return 1;
 }
 
-static int decode(struct decompress *d, struct header header, struct view view, int flip,
-                  const struct settings *settings, struct work *work, uint8_t *out) {
+static int decode_by_library(struct decompress *d, struct header header, struct view view, int flip,
+                             const struct settings *settings, struct work *work, uint8_t *out) {
     int reverse_rows = 0, reverse_columns = flip;
     if (jpeg.read_header(d, 1) != 1 || (int)d->height != header.height || (int)d->width != header.width) return 0;
     int grey = d->colours == GREY || settings->channels == 1;
@@ -239,14 +245,34 @@ static int decode(struct decompress *d, struct header header, struct view view, 
     return 1;
 }
 
-static int decode_guarded(const uint8_t *data, size_t bytes, struct view view, int flip,
-                          const struct settings *settings, uint8_t *out) {
+#ifdef __AVX2__
+static int decode_by_ourselves(const uint8_t *data, size_t bytes, struct header header, struct view view, int flip,
+                               const struct settings *settings, uint8_t *out) {
+    struct resizer r;
+    int reverse_rows = 0, reverse_columns = flip;
+    int grey = header.components == 1 || settings->channels == 1;
+    view = stored_view(view, header, &reverse_rows, &reverse_columns);
+    if (eighths(view, settings) != 8) return 0;
+    int made = resizer_init(&r, header.height, header.width, grey ? 1 : 3, view, settings->size, settings->bicubic,
+                            settings->reflect, reverse_rows, reverse_columns) &&
+               read_baseline(data, bytes, &r);
+    if (made) finish(&r, grey ? settings->channels : 1, header.orientation >= 5, out);
+    resizer_free(&r);
+    return made;
+}
+#endif
+
+static int decode_one(const uint8_t *data, size_t bytes, struct view view, int flip, const struct settings *settings,
+                      uint8_t *out) {
     struct decompress d;
     struct failure failure;
     struct source source;
     struct work work;
     struct header header = look(data, bytes, settings);
     if (!header.height) return 0;
+#ifdef __AVX2__
+    if (decode_by_ourselves(data, bytes, header, view, flip, settings, out)) return 1;
+#endif
     memset(&work, 0, sizeof work);
     prepare(&d, &failure, &source, data, bytes);
     volatile int made = 0; /* survives longjmp */
@@ -254,7 +280,7 @@ static int decode_guarded(const uint8_t *data, size_t bytes, struct view view, i
         /* A fresh one for each image: tables are carried over, and an image must not depend on the one before. */
         jpeg.create(&d, version, structure);
         d.source = &source;
-        made = decode(&d, header, view, flip, settings, &work, out);
+        made = decode_by_library(&d, header, view, flip, settings, &work, out);
     }
     jpeg.destroy(&d);
     resizer_free(&work.resizer);
@@ -262,16 +288,17 @@ static int decode_guarded(const uint8_t *data, size_t bytes, struct view view, i
     return made;
 }
 
-/* The view (top, left, height, width) of each image → (size, size, channels). `made` is 0 where it is left to Pillow. */
+/* The view (top, left, height, width) of each image → (size, size, channels). `made` is 0 where it is left to
+ * Pillow. */
 void jpeg_decode(int count, const uint8_t *const *data, const int64_t *bytes, const double *views, const uint8_t *flips,
                  const struct settings *settings, uint8_t *const *out, uint8_t *made) {
     for (int i = 0; i < count; i++) {
         struct view view = {views[4 * i], views[4 * i + 1], views[4 * i + 2], views[4 * i + 3]};
-        made[i] = decode_guarded(data[i], bytes[i], view, flips[i], settings, out[i]);
+        made[i] = decode_one(data[i], bytes[i], view, flips[i], settings, out[i]);
     }
 }
 
-/* Undoes the compression of each image and nothing else: what no decoder can do without. Returns how many failed. */
+/* Has libjpeg undo the entropy coding of each image and nothing else, to compare with. Returns how many failed. */
 int jpeg_entropy(int count, const uint8_t *const *data, const int64_t *bytes) {
     volatile int failed = 0;
     for (volatile int i = 0; i < count; i++) {

@@ -166,8 +166,8 @@ static void across_samples(const struct axis *axis, int channels, int bytes, con
 #ifdef __AVX2__
 /* Multiplying 16-bit numbers and adding the products of neighbours is one instruction, so a weight is split in two of
  * 11 bits, and two taps of two outputs are added at a time. Weights lie as that needs them: for each two outputs and
- * each two taps the upper halves (four times those of the first output, four times those of the second), then the lower.
- */
+ * each two taps the upper halves (four times those of the first output, four times those of the second), then the
+ * lower. */
 enum { LOW_BITS = 11, WEIGHTS = 32 /* in `spread` for two outputs and two taps */ };
 
 static int16_t *spread_weights(const struct axis *axis) {
@@ -210,8 +210,8 @@ static inline __attribute__((always_inline)) __m256i two_outputs(const uint8_t *
 }
 
 /* Three channels in four bytes. Always inlined, so that the common numbers of taps are unrolled. */
-static inline __attribute__((always_inline)) void across_pixels(const struct axis *axis, const int16_t *spread, int taps,
-                                                                const uint8_t *row, uint8_t *out) {
+static inline __attribute__((always_inline)) void across_pixels(const struct axis *axis, const int16_t *spread,
+                                                                int taps, const uint8_t *row, uint8_t *out) {
     const __m128i without_fourth = _mm_set_epi8(-1, -1, -1, -1, 14, 13, 12, 10, 9, 8, 6, 5, 4, 2, 1, 0);
     const __m256i in_order = _mm256_set_epi32(0, 0, 0, 0, 5, 1, 4, 0);
     for (int i = 0; i < axis->outputs; i += TOGETHER, out += 3 * TOGETHER, spread += taps * WEIGHTS) {

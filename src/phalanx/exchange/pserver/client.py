@@ -35,6 +35,8 @@ class PserverExchange:
     `joined_step` is the step to go on with for a worker that comes back into a running job, and None otherwise.
     """
 
+    meets_inside = False
+
     def __init__(
         self,
         model: nn.Module,
