@@ -74,7 +74,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-ONE_WORKER = [["collective"], ["pserver", "--servers", "1"], ["pserver", "--servers", "3"]]
+ONE_WORKER = [["collective"], ["pserver", "--servers", "3"]]
 
 
 @pytest.mark.parametrize("method", ONE_WORKER, ids=" ".join)
@@ -87,7 +87,7 @@ def test_one_worker_is_local_bit_for_bit(local: Path, tmp_path: Path, method: li
         assert torch.equal(tensor, saved[name])
 
 
-@pytest.mark.parametrize(("workers", "method"), [(2, "collective"), (4, "collective"), (2, "pserver")])
+@pytest.mark.parametrize(("workers", "method"), [(4, "collective"), (2, "pserver")])
 def test_workers_are_accumulated_micro_batches(tmp_path: Path, workers: int, method: str) -> None:
     # 101 samples in batches of 24: the last of an epoch has five, so that of four workers two have none. The rate is
     # small because training amplifies rounding: at 0.05 the difference grows threefold a step, whoever adds.

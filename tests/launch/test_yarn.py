@@ -65,16 +65,6 @@ def test_containers_train_together_and_are_gone(lab: Lab, manager: Manager, tmp_
 
 
 @pytest.mark.lab
-def test_a_killed_launcher_leaves_nothing(lab: Lab, manager: Manager, tmp_path: Path) -> None:
-    words = ["--", "train", *SETTINGS, "train.length=100000st", "--out", str(tmp_path / "run")]
-    launcher = lab.start("h2", launch(manager, *words), cwd=tmp_path)
-    until(lambda: len(lab.processes("PHALANX_RANK=")) == 2, timeout_s=120)
-    os.kill(lab.inner(launcher), signal.SIGKILL)
-    until(lambda: not lab.processes("phalanx.launch.dial") and not lab.processes("PHALANX_JOB"), timeout_s=60)
-    launcher.communicate()
-
-
-@pytest.mark.lab
 def test_a_refusal_is_told_and_leaves_no_folder(lab: Lab, manager: Manager, tmp_path: Path) -> None:
     words = ["--partition", "nowhere", "--", "train", *SETTINGS, "--out", str(tmp_path / "run")]
     refused = lab.run("h2", launch(manager, *words), cwd=tmp_path, check=False)

@@ -79,7 +79,7 @@ static int read_frame(struct baseline *b, const uint8_t *at, size_t bytes) {
         c->h = at[7 + 3 * i] >> 4;
         c->v = at[7 + 3 * i] & 15;
         c->table = at[8 + 3 * i];
-        if (c->table > 3) return 0;
+        if (c->h < 1 || c->h > 4 || c->v < 1 || c->v > 4 || c->table > 3) return 0;
     }
     struct component *c = b->components;
     if (b->num_components == 1) {
@@ -132,7 +132,7 @@ static int read_headers(struct baseline *b, const uint8_t *data, size_t bytes) {
             b->scan = end;
             b->scan_bytes = bytes - (end - data);
             return read_scan(b, content, size) && (b->num_components == 1 || is_ycbcr(b));
-        } else if (marker < 0xd0) return 0;
+        } else fine = (marker & 0xf0) == 0xe0 || marker == 0xfe; /* for applications, or a comment */
         if (!fine) return 0;
         at += 2 + length;
     }

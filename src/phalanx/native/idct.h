@@ -39,10 +39,15 @@ static inline __attribute__((always_inline)) __m256i scaled_down(struct wide a, 
     return _mm256_packs_epi32(a.low, a.high);
 }
 
+static inline struct wide shifted(__m256i a) {
+    __m256i zero = _mm256_setzero_si256();
+    return (struct wide){_mm256_srai_epi32(_mm256_unpacklo_epi16(zero, a), 3), _mm256_srai_epi32(_mm256_unpackhi_epi16(zero, a), 3)};
+}
+
 /* One direction: v[i] holds the i-th value of each of eight columns. */
 static inline __attribute__((always_inline)) void invert_columns(__m256i v[8], int bits) {
-    __m256i low = _mm256_unpacklo_epi16(v[0], v[4]), high = _mm256_unpackhi_epi16(v[0], v[4]);
-    struct wide sum = combined(low, high, 8192, 8192), difference = combined(low, high, 8192, -8192);
+    struct wide sum = shifted(_mm256_add_epi16(v[0], v[4])), difference = shifted(_mm256_sub_epi16(v[0], v[4]));
+    __m256i low, high;
     low = _mm256_unpacklo_epi16(v[2], v[6]), high = _mm256_unpackhi_epi16(v[2], v[6]);
     struct wide turned = combined(low, high, 4433, -10704), other = combined(low, high, 10703, 4433);
     struct wide even0 = plus(sum, other), even3 = minus(sum, other);
@@ -135,8 +140,8 @@ static void invert_blocks(const struct block *one, const struct block *other) {
 
 /* A block of which only the first coefficient is not 0. */
 static void fill_block(const struct block *block) {
-    int value = (int16_t)(block->coefficients[0] * block->quantization[0]);
-    value = ((value + 4) >> 3) + 128;
+    int value = (int16_t)(block->coefficients[0] * block->quantization[0] * 4);
+    value = ((value + 16) >> 5) + 128;
     value = value < 0 ? 0 : value > 255 ? 255 : value;
     for (int i = 0; i < 8; i++) memset(block->out + block->stride * i, value, 8);
 }
