@@ -1,8 +1,10 @@
 """The native decoder against Pillow: the same pixels, the same verdicts, and never a crash."""
 
 import io
+from collections.abc import Generator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,30 @@ from PIL import Image, ImageOps
 
 from phalanx.data.base import Pixels, View
 from phalanx.data.decode import FAST, BadImage, Decoding, Target, decode, decode_all, decode_by_pillow, decode_natively
-from phalanx.data.jpeg import bind, decoder_status, find_decoder, found_decoder, libraries
+from phalanx.data.jpeg import (
+    BY_LIBRARY,
+    BY_OURSELVES,
+    LEFT,
+    MOST_PIXELS,
+    JpegDecoder,
+    Settings,
+    bind,
+    declare,
+    decoder_status,
+    find_decoder,
+    found_decoder,
+    libraries,
+)
 from phalanx.data.order import Indices
+from phalanx.data.resize import address
 from phalanx.native.build import find_library
 from tests.data.jpegs import ODD_SAMPLING, as_ycck, jpeg, native, of_size, oriented, photograph, without_tables
 from tests.data.samples import REAL, image_bytes, needs_real_data, noise
 
 EXACT = Decoding(exact=True)
+CPU = Path("/proc/cpuinfo")
+HAS_AVX2 = CPU.exists() and " avx2" in CPU.read_text()
+needs_avx2 = pytest.mark.skipif(not HAS_AVX2, reason="this processor has no AVX2")
 
 
 def by_native(data: bytes, view: View, size: int, channels: int = 3, decoding: Decoding = EXACT) -> Pixels:
@@ -292,27 +311,99 @@ def test_nothing_is_scaled_below_the_wanted_size() -> None:
         assert bool(np.any(views[0] != views[1])) == scaled
 
 
-def test_every_libjpeg_turbo_at_hand_decodes_alike() -> None:
-    decoder = native()
-    data, view = jpeg(photograph(50, 70)), View(5, 5, 40, 40)
-    expected = by_native(data, view, 20)
-    try:
-        for path in dict.fromkeys(libraries()):
-            assert bind(decoder.native, path) is None, path
-            np.testing.assert_array_equal(by_native(data, view, 20), expected)
-    finally:
-        bind(decoder.native, decoder.library)
+def maker(data: bytes, decoder: JpegDecoder, size: int = 20) -> tuple[int, Pixels]:
+    """Who decodes the upper left of an image, and what comes of it."""
+    out = np.zeros((size, size, 3), dtype=np.uint8)
+    settings = Settings(size, 3, 0, 0, 1, 0, MOST_PIXELS)
+    return int(decoder.decode([data], [View(0, 0, size, size)], settings, [address(out)])[0]), out
 
 
-def test_a_library_of_another_kind_is_not_bound() -> None:
+@pytest.fixture
+def bound() -> Generator[tuple[JpegDecoder, Path]]:
+    """A decoder with a library, which it has again afterwards."""
     decoder = native()
-    other = next(decoder.library.parent.glob("libpng*"), None)
+    if decoder.library is None:
+        pytest.skip("libjpeg-turbo is not installed")
+    yield decoder, decoder.library
+    bind(decoder.native, decoder.library)
+
+
+def test_every_libjpeg_turbo_at_hand_decodes_alike(bound: tuple[JpegDecoder, Path]) -> None:
+    decoder, own = bound
+    data = jpeg(photograph(50, 70), progressive=True)
+    expected = maker(data, decoder)
+    assert expected[0] == BY_LIBRARY
+    assert own in set(libraries())
+    for path in dict.fromkeys(libraries()):
+        assert bind(decoder.native, path) is None, path
+        made, pixels = maker(data, decoder)
+        assert made == BY_LIBRARY
+        np.testing.assert_array_equal(pixels, expected[1])
+
+
+def test_without_a_library_only_the_common_kind_is_decoded(bound: tuple[JpegDecoder, Path]) -> None:
+    decoder, _ = bound
+    common, other = jpeg(photograph(50, 70)), jpeg(photograph(50, 70), progressive=True)
+    decoder.native.jpeg_unbind()
+    assert maker(other, decoder)[0] == LEFT
+    assert maker(common, decoder)[0] == (BY_OURSELVES if HAS_AVX2 else LEFT)
+    seen = decode(other, lambda height, width: View(0, 0, 20, 20), 20, 3, "bilinear", decoding=EXACT)
+    np.testing.assert_array_equal(seen, opened(other)[:20, :20])
+
+
+@needs_avx2
+def test_who_decodes_what() -> None:
+    decoder, pixels = native(), photograph(40, 60)
+    kinds: dict[int, list[bytes]] = {
+        BY_OURSELVES: [
+            *(jpeg(pixels, subsampling=number) for number in range(3)),
+            *(
+                jpeg(pixels, optimize=True),
+                jpeg(pixels, restart_marker_blocks=2),
+                jpeg(pixels, "L"),
+                jpeg(noise(40, 60, 3)),
+            ),
+        ],
+        BY_LIBRARY: [jpeg(pixels, progressive=True), *ODD_SAMPLING.values(), *damaged_but_decodable()],
+        LEFT: [jpeg(pixels, "CMYK"), jpeg(pixels)[:-100], image_bytes(pixels)],
+    }
+    for who, files in kinds.items():
+        assert [maker(data, decoder)[0] for data in files] == [who] * len(files)
+
+
+def damaged_but_decodable() -> list[bytes]:
+    """Compressed data that is altered or ends too early: libjpeg fills in what is missing, and so does Pillow."""
+    data = jpeg(photograph(40, 60))
+    return [data[:700] + data[-2:], data[: len(data) // 2] + b"\xff\xd0" + data[len(data) // 2 :]]
+
+
+@needs_avx2
+def test_the_library_makes_the_same_pixels_as_we_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a processor without AVX2 runs, compiled for this test."""
+    ours = native()
+    if ours.library is None:
+        pytest.skip("libjpeg-turbo is not installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "cc -mno-avx2")
+    compiled = find_library.__wrapped__("jpeg", "Pillow").handle
+    assert compiled is not None
+    declare(compiled)
+    assert bind(compiled, ours.library) is None
+    theirs = JpegDecoder(compiled, ours.library)
+    for number in range(4):
+        data = jpeg(photograph(90, 101, seed=number), subsampling=number % 3, optimize=number == 3)
+        for size in (1, 31, 90):
+            made, pixels = maker(data, theirs, size)
+            assert made == BY_LIBRARY
+            np.testing.assert_array_equal(pixels, maker(data, ours, size)[1])
+
+
+def test_a_library_of_another_kind_is_not_bound(bound: tuple[JpegDecoder, Path]) -> None:
+    decoder, library = bound
+    other = next(library.parent.glob("libpng*"), None)
     if other is None:
         pytest.skip("this libjpeg-turbo has no other libraries beside it")
-    try:
-        assert "jpeg_std_error" in str(bind(decoder.native, other))
-    finally:
-        bind(decoder.native, decoder.library)
+    assert "jpeg_std_error" in str(bind(decoder.native, other))
 
 
 def test_without_native_code_pillow_does_it_and_says_what_it_costs(monkeypatch: pytest.MonkeyPatch) -> None:

