@@ -182,7 +182,8 @@ def _run(request: Request, console: Console, role: Role) -> int:
             finished = train(state, pipeline, exchange, engine, plan, trainer, trainer.stopping, boundary)
         except LostWorker as error:
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
-            observer.emit(ev.Stop(state.step, f"{error.what}; {saved}" if saved else error.what))
+            with contextlib.suppress(UserError):
+                observer.emit(ev.Stop(state.step, f"{error.what}; {saved}" if saved else error.what))
             observer.close()
             if saved:
                 return EXIT_REFORM

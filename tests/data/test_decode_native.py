@@ -65,7 +65,7 @@ def boxes(draw: st.DrawFn) -> tuple[float, float, float, float, bool]:
     return draw(share), draw(share), draw(extent), draw(extent), draw(st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 180), st.integers(1, 180)),
     mode=st.sampled_from(["RGB", "RGB", "L"]),
@@ -241,7 +241,7 @@ def test_an_image_does_not_depend_on_the_one_before() -> None:
         assert list(decode_natively(decoder, data, views_of, FAST, Target(out, "bilinear", "zero"))) == [bad]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     place=st.floats(0, 1, exclude_max=True),
     kind=st.sampled_from(["cut", "cut, ended", "byte", "bit", "header"]),

@@ -32,8 +32,7 @@ from phalanx.errors import UserError, nearest
 from phalanx.native.build import SWITCH
 from phalanx.observe.progress import progress
 
-READS = 3072  # files that all contenders read, again and again
-OURS, PILLOW, BOUND = "phalanx", "phalanx, Pillow alone", "entropy decoding alone"
+OURS, PILLOW, BOUND = "phalanx", "phalanx, Pillow alone", "libjpeg-turbo, entropy coding alone"
 JPEG_START = b"\xff\xd8"
 
 
@@ -47,6 +46,7 @@ class Plan:
     decode: str
     rounds: int
     seconds: float
+    reads: int = 3072  # samples that all contenders read, again and again
 
 
 def bench_io(
@@ -63,8 +63,16 @@ def bench_io(
     _refuse_unknown([*(peers or []), *peer_pythons])
     parts, notes = open_parts(DataConfig(source=data), threads=0)
     source = parts["train"]
+    is_encoded = isinstance(source, EncodedSource)
+    if (peers or peer_pythons) and not is_encoded:
+        raise UserError(
+            f"{data} cannot be measured beside others",
+            why="its images are decoded already, and others read JPEG files",
+            remedy="--peers none, or give the files it was made from",
+        )
+    pythons, absent = _installed(peers, peer_pythons) if is_encoded else ({}, [])
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as scratch:
-        indices, left_out = _chosen(source)
+        indices, left_out = _chosen(source, plan.reads)
         notes = [*notes, *left_out]
         job: dict[str, Any] = {
             "source": data,
@@ -79,14 +87,7 @@ def bench_io(
             job["root"] = str(_lay_out(console, source, indices, Path(scratch, "images")))
             if isinstance(source, FileSource):
                 job |= {"source": f"folder:{job['root']}", "indices": None}
-        elif peers or peer_pythons:
-            raise UserError(
-                f"{data} cannot be measured beside others",
-                why="its images are decoded already, and others read JPEG files",
-                remedy="--peers none, or give the files it was made from",
-            )
-        commands, absent = _commands(job, peers, peer_pythons)
-        results, failed = _measure(console, commands, plan)
+        results, failed = _measure(console, _commands(job, pythons), plan)
         split = stages(source, indices, plan.size)
     if absent:
         notes.append(f"not installed: {', '.join(absent)}")
@@ -101,9 +102,9 @@ def _refuse_unknown(names: Sequence[str]) -> None:
             raise UserError(f"{name!r} is not a peer that is known", why="unknown name", remedy=nearest(name, PEERS))
 
 
-def _chosen(source: Labelled) -> tuple[Indices, list[str]]:
+def _chosen(source: Labelled, reads: int) -> tuple[Indices, list[str]]:
     """The samples that are read: some of a large set, all of a small one as often as it takes; and what to tell."""
-    indices = np.random.default_rng(0).permutation(len(source))[:READS]
+    indices = np.random.default_rng(0).permutation(len(source))[:reads]
     notes = []
     if isinstance(source, EncodedSource):
         jpegs = np.array([source.encoded(int(index))[:2] == JPEG_START for index in indices], dtype=np.bool_)
@@ -116,7 +117,7 @@ def _chosen(source: Labelled) -> tuple[Indices, list[str]]:
         if not jpegs.all():
             notes.append(f"{np.sum(~jpegs):,} samples that are not JPEGs are left out, which some peers cannot read")
         indices = indices[jpegs]
-    return np.resize(indices, READS), notes
+    return np.resize(indices, reads), notes
 
 
 def _lay_out(console: Console, source: EncodedSource, indices: Indices, root: Path) -> Path:
@@ -133,28 +134,17 @@ def _lay_out(console: Console, source: EncodedSource, indices: Indices, root: Pa
     return root
 
 
-Commands = dict[str, tuple[list[str], dict[str, str]]]
-
-
-def _commands(job: dict[str, Any], wanted: Sequence[str] | None, pythons: dict[str, str]) -> tuple[Commands, list[str]]:
-    """What to run: name → command and environment; and the peers that are not there."""
-    ours = [sys.executable, "-m", "phalanx.bench.io_phalanx"]
-    text = json.dumps(job)
-    commands: Commands = {OURS: ([*ours, "pipeline", text], {})}
-    if "root" in job and find_decoder() is not None:
-        commands[PILLOW] = ([*ours, "pipeline", text], {SWITCH: "0"})
-        commands[BOUND] = ([*ours, "entropy", text], {})
-    absent = []
+def _installed(wanted: Sequence[str] | None, given: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The Python that each wanted peer runs by, and the peers that are not there."""
+    pythons, absent = {}, []
     for name, (_, modules) in PEERS.items():
-        if "root" not in job or not (wanted is None or name in wanted or name in pythons):
-            continue
-        python = pythons.get(name, sys.executable)
-        if _has(python, modules):
-            # Its own folder is not to be searched for modules: it holds an io.py.
-            commands[name] = ([python, "-P", str(Path(peers_program.__file__)), name, text], {})
-        else:
-            absent.append(name)
-    return commands, absent
+        if wanted is None or name in wanted or name in given:
+            python = given.get(name, sys.executable)
+            if _has(python, modules):
+                pythons[name] = python
+            else:
+                absent.append(name)
+    return pythons, absent
 
 
 def _has(python: str, modules: Sequence[str]) -> bool:
@@ -168,6 +158,23 @@ def _has(python: str, modules: Sequence[str]) -> bool:
             f"{python} does not run", why=str(error), remedy="give a Python: --peer-env NAME=FOLDER/bin/python"
         ) from error
     return done.returncode == 0
+
+
+Commands = dict[str, tuple[list[str], dict[str, str]]]
+
+
+def _commands(job: dict[str, Any], pythons: dict[str, str]) -> Commands:
+    """What to run: name → command and environment."""
+    ours = [sys.executable, "-m", "phalanx.bench.io_phalanx"]
+    text = json.dumps(job)
+    commands: Commands = {OURS: ([*ours, "pipeline", text], {})}
+    if "root" in job and find_decoder() is not None:
+        commands[PILLOW] = ([*ours, "pipeline", text], {SWITCH: "0"})
+        commands[BOUND] = ([*ours, "entropy", text], {})
+    for name, python in pythons.items():
+        # Its own folder is not to be searched for modules: it holds an io.py.
+        commands[name] = ([python, "-P", str(Path(peers_program.__file__)), name, text], {})
+    return commands
 
 
 def _measure(console: Console, commands: Commands, plan: Plan) -> tuple[dict[str, Contender], dict[str, str]]:

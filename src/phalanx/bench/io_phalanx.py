@@ -35,8 +35,8 @@ def pipeline(job: Job) -> Iterator[int]:
 def entropy(job: Job) -> Iterator[int]:
     """Only the entropy coding undone, by as many threads, of files that are in memory: no decoder can be faster."""
     decoder = find_decoder()
-    if decoder is None:
-        raise SystemExit("there is no native decoder")
+    if decoder is None or decoder.library is None:
+        raise SystemExit("there is no libjpeg-turbo to compare with")
     data = [Path(path).read_bytes() for path in files_of(job)[0]]
     threads = max(1, job["threads"])
     parts = [data[i : i + 8] for i in range(0, len(data), 8)]

@@ -23,6 +23,7 @@ from PIL import Image
 from phalanx.commands.export import ONNX_PARTS
 from phalanx.data.base import View
 from phalanx.data.decode import decode
+from phalanx.data.jpeg import decoder_status
 
 LEAST_FREE_GB = 1.0
 
@@ -117,7 +118,8 @@ def _decoding(form: str) -> str:
     pixels = decode(packed.getvalue(), lambda height, width: View(0, 0, height, width), 8, 3, "bilinear")
     if np.abs(pixels.astype(int) - colour).max() > 8:
         raise ValueError(f"the colour {colour} became {pixels[0, 0].tolist()}")
-    return f"{packed.tell()} bytes decoded"
+    by = f" by {decoder_status()}" if form == "JPEG" else ""
+    return f"{packed.tell()} bytes decoded{by}"
 
 
 def _plots() -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from phalanx.data.base import Pixels, View
-from phalanx.data.jpeg import MOST_PIXELS, JpegDecoder, Settings, find_decoder
+from phalanx.data.jpeg import LEFT, MOST_PIXELS, JpegDecoder, Settings, find_decoder
 from phalanx.data.resize import address, framed
 
 EXIF_ORIENTATION = 0x0112
@@ -110,7 +110,7 @@ def decode_natively(
     views = views_of(ours, sizes[ours])
     start, step = address(out), out.strides[0]
     made = decoder.decode([data[i] for i in positions], views, settings, [start + i * step for i in positions])
-    done = set(ours[made].tolist())
+    done = set(ours[made != LEFT].tolist())
     return [i for i in range(len(data)) if i not in done]
 
 

@@ -1,8 +1,8 @@
 """JPEGs by native/jpeg.c: only what a view needs is decoded, straight into a batch's memory.
 
-It is compiled on first use, and bound to whichever libjpeg-turbo is there: that of Pillow's wheel, of torchvision's, or
-of the system. A library is trusted once it decodes a picture as Pillow does. Without a compiler or such a library there
-is no decoder, and Pillow does the work.
+It is compiled on first use. Most files it decodes by itself; for the others it is bound to whichever libjpeg-turbo is
+there: that of Pillow's wheel, of torchvision's, or of the system. Such a library is trusted once it decodes a picture
+as Pillow does. Without a compiler or such a library there is no decoder, and Pillow does the work.
 """
 
 import ctypes
@@ -40,6 +40,8 @@ FUNCTIONS = (
 # What Pillow refuses to decode as a "decompression bomb".
 MOST_PIXELS = 2 * (1024**3 // 4 // 3)
 
+LEFT, BY_LIBRARY, BY_OURSELVES = range(3)  # who decoded an image
+
 Sizes = npt.NDArray[np.int64]
 
 
@@ -62,7 +64,7 @@ class JpegDecoder:
     """The compiled decoder. Its functions run without Python's lock."""
 
     native: ctypes.CDLL
-    library: Path  # the libjpeg-turbo that it uses
+    library: Path | None  # the libjpeg-turbo for what it does not decode by itself
 
     def sizes(self, data: Sequence[bytes], settings: Settings) -> Sizes:
         """(height, width) of each image as a view is to be chosen for it; 0 where it is not for this decoder."""
@@ -72,10 +74,10 @@ class JpegDecoder:
 
     def decode(
         self, data: Sequence[bytes], views: Sequence[View], settings: Settings, out: Sequence[int]
-    ) -> npt.NDArray[np.bool_]:
-        """Writes the view of each image to its address in `out`. False where that did not work."""
+    ) -> npt.NDArray[np.uint8]:
+        """Writes the view of each image to its address in `out`. Who made it; LEFT where it is left to Pillow."""
         boxes, flips = boxes_of(views), flips_of(views)
-        made = np.zeros(len(data), dtype=np.bool_)
+        made = np.full(len(data), LEFT, dtype=np.uint8)
         targets = (ctypes.c_void_p * len(data))(*out)
         self.native.jpeg_decode(
             len(data),
@@ -122,17 +124,25 @@ def found_decoder() -> Found:
     native = compiled.handle
     if native is None:
         return Found(None, compiled.reason)
-    pointer, count = ctypes.c_void_p, ctypes.c_int
-    native.jpeg_sizes.argtypes = (count, *(pointer,) * 4)
-    native.jpeg_decode.argtypes = (count, *(pointer,) * 7)
-    native.jpeg_entropy.argtypes = (count, *(pointer,) * 2)
+    declare(native)
     tried = []
     for path in libraries():
         if (complaint := bind(native, path)) is None:
             return Found(JpegDecoder(native, path), f"native, with {path}")
         tried.append(f"{path}: {complaint}")
-    why = "; ".join(tried) or "no libjpeg-turbo is installed"
+    why = "; ".join(tried) or "no libjpeg-turbo was found"
+    native.jpeg_unbind()
+    if _decodes(JpegDecoder(native, None), progressive=False):
+        return Found(JpegDecoder(native, None), f"native; progressive ones by Pillow, which is slower ({why})")
     return Found(None, f"Pillow, which is slower ({why})")
+
+
+def declare(native: ctypes.CDLL) -> None:
+    """Tell ctypes what the functions take: by itself it cuts pointers off at 32 bits."""
+    pointer, count = ctypes.c_void_p, ctypes.c_int
+    native.jpeg_sizes.argtypes = (count, *(pointer,) * 4)
+    native.jpeg_decode.argtypes = (count, *(pointer,) * 7)
+    native.jpeg_entropy.argtypes = (count, *(pointer,) * 2)
 
 
 def libraries() -> Iterator[Path]:
@@ -159,19 +169,21 @@ def bind(native: ctypes.CDLL, path: Path) -> str | None:
         return str(error)
     if not native.jpeg_bind((ctypes.c_void_p * len(FUNCTIONS))(*functions)):
         return "its interface is not known"
-    return None if _decodes(JpegDecoder(native, path)) else "it decodes a picture wrongly"
+    decoder = JpegDecoder(native, path)
+    whole = _decodes(decoder, progressive=False) and _decodes(decoder, progressive=True)
+    return None if whole else "it decodes a picture wrongly"
 
 
-def _decodes(decoder: JpegDecoder) -> bool:
+def _decodes(decoder: JpegDecoder, *, progressive: bool) -> bool:
     """Whether a small picture with subsampled colours comes out as it does from Pillow."""
     rows, columns = np.mgrid[0:40, 0:56]
     pixels = np.stack([rows * 6, columns * 4, (rows * columns) % 256], axis=2).astype(np.uint8)
     packed = BytesIO()
-    Image.fromarray(pixels).save(packed, "JPEG", quality=90, subsampling=2)
+    Image.fromarray(pixels).save(packed, "JPEG", quality=90, subsampling=2, progressive=progressive)
     expected = np.asarray(Image.open(packed).convert("RGB"))[9:33, 17:41]
     settings, out = Settings(24, 3, 0, 0, 1, 0, MOST_PIXELS), np.zeros((24, 24, 3), dtype=np.uint8)
     made = decoder.decode([packed.getvalue()], [View(9, 17, 24, 24)], settings, [address(out)])
-    return bool(made[0]) and bool(np.abs(out.astype(int) - expected).max() <= 1)
+    return bool(made[0] != LEFT) and bool(np.abs(out.astype(int) - expected).max() <= 1)
 
 
 def _pointers(data: Sequence[bytes]) -> tuple[object, object]:

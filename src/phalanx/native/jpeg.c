@@ -19,6 +19,8 @@ enum {
     TAIL = 65536,  /* bytes at the end of a file in which its end marker is looked for */
 };
 
+enum { LEFT_TO_PILLOW, BY_LIBRARY, BY_OURSELVES }; /* who decoded an image */
+
 struct settings {
     int32_t size, channels, bicubic, reflect;
     int32_t exact;           /* no scaling while decoding */
@@ -36,7 +38,7 @@ struct failure {
 };
 
 static struct library jpeg;
-static int version;      /* of its interface: 62, 70 or 80 */
+static int version;      /* of its interface: 62, 70 or 80; 0: there is no library */
 static size_t structure; /* bytes of its struct decompress */
 
 static void fail(struct decompress *d) { longjmp(((struct failure *)d->errors)->escape, 1); }
@@ -80,14 +82,18 @@ static int refused_with(int asked_version, size_t asked_bytes) {
 /* Uses these functions from now on. 0 where the library is not one that we understand. */
 int jpeg_bind(const struct library *functions) {
     jpeg = *functions;
+    version = 0;
     int own = refused_with(0, 0), bytes;
     if (own != 62 && own != 70 && own != 80) return 0;
     bytes = refused_with(own, 0);
     if (bytes < (int)offsetof(struct decompress, rest) || bytes > (int)sizeof(struct decompress)) return 0;
-    version = own;
     structure = bytes;
-    return refused_with(version, structure) == -1;
+    if (refused_with(own, structure) == -1) version = own;
+    return version != 0;
 }
+
+/* Does without a library. */
+void jpeg_unbind(void) { version = 0; }
 
 static unsigned two_bytes(const uint8_t *at) { return at[0] << 8 | at[1]; }
 
@@ -269,10 +275,11 @@ static int decode_one(const uint8_t *data, size_t bytes, struct view view, int f
     struct source source;
     struct work work;
     struct header header = look(data, bytes, settings);
-    if (!header.height) return 0;
+    if (!header.height) return LEFT_TO_PILLOW;
 #ifdef __AVX2__
-    if (decode_by_ourselves(data, bytes, header, view, flip, settings, out)) return 1;
+    if (decode_by_ourselves(data, bytes, header, view, flip, settings, out)) return BY_OURSELVES;
 #endif
+    if (!version) return LEFT_TO_PILLOW;
     memset(&work, 0, sizeof work);
     prepare(&d, &failure, &source, data, bytes);
     volatile int made = 0; /* survives longjmp */
@@ -285,11 +292,10 @@ static int decode_one(const uint8_t *data, size_t bytes, struct view view, int f
     jpeg.destroy(&d);
     resizer_free(&work.resizer);
     free(work.memory);
-    return made;
+    return made ? BY_LIBRARY : LEFT_TO_PILLOW;
 }
 
-/* The view (top, left, height, width) of each image → (size, size, channels). `made` is 0 where it is left to
- * Pillow. */
+/* The view (top, left, height, width) of each image → (size, size, channels), and who made it. */
 void jpeg_decode(int count, const uint8_t *const *data, const int64_t *bytes, const double *views, const uint8_t *flips,
                  const struct settings *settings, uint8_t *const *out, uint8_t *made) {
     for (int i = 0; i < count; i++) {
@@ -301,6 +307,7 @@ void jpeg_decode(int count, const uint8_t *const *data, const int64_t *bytes, co
 /* Has libjpeg undo the entropy coding of each image and nothing else, to compare with. Returns how many failed. */
 int jpeg_entropy(int count, const uint8_t *const *data, const int64_t *bytes) {
     volatile int failed = 0;
+    if (!version) return count;
     for (volatile int i = 0; i < count; i++) {
         struct decompress d;
         struct failure failure;
