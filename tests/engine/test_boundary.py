@@ -13,17 +13,17 @@ from phalanx.engine.boundary import Boundary
 from phalanx.engine.state import LossScale, TrainState
 from phalanx.exchange.collective import CollectiveExchange, join_group
 from phalanx.exchange.compress.spec import parse_compression
+from phalanx.launch.network import free_port
 from phalanx.launch.role import Role
 from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
-from tests.exchange.test_sync_norm import free_port
 
 SCHEDULE = Schedule("constant", 0.1, 60, 0, "linear", 0.0, (), 0.1, 2.0, 0.0)
 
 
 @pytest.fixture
 def exchange() -> Iterator[CollectiveExchange]:
-    role = Role(master=f"127.0.0.1:{free_port()}")
+    role = Role(master=f"127.0.0.1:{free_port('127.0.0.1')}")
     join_group(role, torch.device("cpu"), 20)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 3))

@@ -1,7 +1,6 @@
 """Synchronised batch norm: workers with parts of a batch compute what one worker computes with all of it."""
 
 import io
-import socket
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,13 @@ from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.errors import UserError
 from phalanx.exchange.sync_norm import SyncNorm, synchronise
+from phalanx.launch.network import free_port
 from phalanx.launch.role import Role
 from phalanx.request import Request
 from tests.conftest import train_digits
 from tests.processes import preload, start
 
 preload("phalanx.train", "torch._dynamo", "timm.layers")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def model() -> nn.Module:
@@ -76,7 +70,7 @@ def worker(rank: int, cuts: list[int], dtype: torch.dtype, port: int, out: Path)
     ids=["uneven", "one has none", "bf16"],
 )
 def test_parts_of_a_batch_are_the_batch(cuts: list[int], dtype: torch.dtype, exactly: float, tmp_path: Path) -> None:
-    port = free_port()
+    port = free_port("127.0.0.1")
     processes = [start(worker, rank, cuts, dtype, port, tmp_path) for rank in range(2)]
     net, (images, labels) = model(), samples()
     names = list(net.state_dict())
@@ -122,7 +116,7 @@ def train_one_of_two(rank: int, out: Path, port: int, extra: tuple[str, ...]) ->
 
 
 def train_two(out: Path, *extra: str) -> dict[str, Tensor]:
-    port = free_port()
+    port = free_port("127.0.0.1")
     processes = [start(train_one_of_two, rank, out, port, extra) for rank in range(2)]
     for process in processes:
         process.join(120)

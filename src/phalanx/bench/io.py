@@ -226,8 +226,9 @@ def _tables(
         f"Decode, random-resized crop to {plan.size}, flip, batches of {plan.batch_size}, {plan.threads} threads or "
         f"workers, {plan.rounds} turns of {plan.seconds:g} s: {source.description}"
     )
+    by = [f"JPEGs by {decoder_status()}; decode: {plan.decode}"] if isinstance(source, EncodedSource) else []
     said = (
-        f"JPEGs by {decoder_status()}; decode: {plan.decode}",
+        *by,
         "phalanx is …×: how many times as fast Phalanx was in the same turns, their median",
         *notes,
     )

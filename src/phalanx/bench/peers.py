@@ -234,8 +234,17 @@ def dali(job: Job) -> Iterator[int]:
     return (len(made.run()[0]) for _ in itertools.count())
 
 
-def ffcv(job: Job) -> Iterator[int]:
-    """FFCV's own file of the same JPEGs, unchanged."""
+def ffcv_jpeg(job: Job) -> Iterator[int]:
+    """FFCV's own file of the same images, as JPEGs."""
+    return _ffcv(job, "jpg")
+
+
+def ffcv_raw(job: Job) -> Iterator[int]:
+    """FFCV's own file of the same images, decoded once and for all."""
+    return _ffcv(job, "raw")
+
+
+def _ffcv(job: Job, mode: str) -> Iterator[int]:
     import numpy as np
     from ffcv.fields import IntField, RGBImageField
     from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
@@ -254,8 +263,8 @@ def ffcv(job: Job) -> Iterator[int]:
             # FFCV encodes anew what it is given; at this quality the files stay as large as they were.
             return np.asarray(Image.open(io.BytesIO(Path(files[index]).read_bytes())).convert("RGB")), labels[index]
 
-    place = str(Path(job["scratch"], "peer.beton"))
-    fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=92), "label": IntField()}
+    place = str(Path(job["scratch"], f"peer-{mode}.beton"))
+    fields = {"image": RGBImageField(write_mode=mode, jpeg_quality=92), "label": IntField()}
     DatasetWriter(place, fields, num_workers=max(1, job["threads"])).from_indexed_dataset(Images())
     decoder = RandomResizedCropRGBImageDecoder((job["size"], job["size"]))
     loader = Loader(
@@ -279,7 +288,8 @@ PEERS: dict[str, tuple[Callable[[Job], Iterator[int]], tuple[str, ...]]] = {
     "webdataset": (webdataset, ("webdataset", "torchvision")),
     "tf.data": (tf_data, ("tensorflow",)),
     "dali": (dali, ("nvidia.dali",)),
-    "ffcv": (ffcv, ("ffcv",)),
+    "ffcv": (ffcv_jpeg, ("ffcv",)),
+    "ffcv-raw": (ffcv_raw, ("ffcv",)),
 }
 
 

@@ -166,7 +166,7 @@ def slow_decoding(source: Labelled) -> list[str]:
     """What to tell whoever has to do with Pillow."""
     if not isinstance(source, EncodedSource) or find_decoder() is not None:
         return []
-    return [f"JPEGs are decoded by {decoder_status()}; native code takes about half the time"]
+    return [f"JPEGs are decoded by {decoder_status()}; native code takes a third of the time"]
 
 
 def batch_parts(count: int, pool: Executor | None) -> Iterator[slice]:

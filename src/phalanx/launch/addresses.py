@@ -4,7 +4,7 @@ import contextlib
 import socket
 
 from phalanx.errors import UserError
-from phalanx.launch.network import address_towards, interface_address, interface_with, is_loopback
+from phalanx.launch.network import address_towards, bound_socket, interface_address, interface_with, is_loopback
 
 
 def own_address(peers: list[str], interface: str | None) -> tuple[str, str | None]:
@@ -28,7 +28,9 @@ def own_address(peers: list[str], interface: str | None) -> tuple[str, str | Non
 def hold_ports(address: str, count: int, allowed: tuple[int, int] | None) -> list[socket.socket]:
     """Bound sockets: their ports stay taken until they are closed, just before the roles that use them start."""
     held: list[socket.socket] = []
-    for port in range(allowed[0], allowed[1] + 1) if allowed else [0] * count:
+    if allowed is None:
+        return [bound_socket(address) for _ in range(count)]
+    for port in range(allowed[0], allowed[1] + 1):
         if len(held) == count:
             break
         probe = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
@@ -40,7 +42,7 @@ def hold_ports(address: str, count: int, allowed: tuple[int, int] | None) -> lis
     if len(held) < count:
         for probe in held:
             probe.close()
-        first, last = allowed or (0, 0)
+        first, last = allowed
         raise UserError(
             f"{count} free ports are needed, and of {first}-{last} {len(held)} are free",
             why="other programs use the rest",

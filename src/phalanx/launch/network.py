@@ -2,8 +2,11 @@
 
 import fcntl
 import os
+import random
 import socket
 import struct
+from contextlib import closing
+from pathlib import Path
 
 from phalanx.errors import UserError
 
@@ -68,7 +71,30 @@ def bind_gloo_towards(host: str) -> None:
 
 def free_port(address: str) -> int:
     """A port that nobody listens on at this moment."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((address, 0))
+    with closing(bound_socket(address)) as probe:
         return int(probe.getsockname()[1])
+
+
+def bound_socket(address: str) -> socket.socket:
+    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so it is none of
+    those that the system gives to outgoing connections and to whoever asks for any port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for port in [*random.SystemRandom().sample(_ports_not_given_away(), 20), 0]:
+        probe = socket.socket(family)
+        try:
+            probe.bind((address, port))
+            return probe
+        except OSError:
+            probe.close()
+            if port == 0:
+                raise
+    raise AssertionError("port 0 is bound or raises")
+
+
+def _ports_not_given_away() -> list[int]:
+    try:
+        first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except (OSError, ValueError):
+        first, last = 32768, 65535
+    left = [port for port in range(10_000, 65_536) if not first <= port <= last]
+    return left if len(left) >= 1000 else list(range(10_000, 65_536))

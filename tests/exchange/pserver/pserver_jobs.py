@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.serve import serve
 from phalanx.exchange.pserver.slices import Slice
 from phalanx.exchange.pserver.wire import Header, Kind
+from phalanx.launch.network import free_port
 from phalanx.launch.role import Role
 from phalanx.models.params import no_decay_names
 from phalanx.optim.schedule import Schedule
@@ -193,14 +195,11 @@ class JobOfProcesses:
         world = self.world if kind == "trainer" else self.num_servers
         return Role(kind, rank, world, rank, world, servers=self.addresses, key=KEY, run=self.folder)
 
-    @property
+    @cached_property
     def addresses(self) -> tuple[str, ...]:
         if self.transport == "ipc":
             return tuple(f"ipc://{self.folder}/server-{number}" for number in range(self.num_servers))
-        return tuple(f"tcp://127.0.0.1:{self._port() + number}" for number in range(self.num_servers))
-
-    def _port(self) -> int:
-        return 20_000 + hash(str(self.folder)) % 20_000
+        return tuple(f"tcp://127.0.0.1:{free_port('127.0.0.1')}" for _ in range(self.num_servers))
 
     def start_servers(self) -> None:
         for rank in range(self.num_servers):
