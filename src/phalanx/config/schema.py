@@ -160,6 +160,9 @@ class ExchangeConfig(Section):
     mode: str = Field("sync", description="pserver: sync, async, or ssp:S (nobody is more than S steps ahead)")
     damping: bool = Field(False, description="pserver async: divide the rate by 1 + staleness")
     compress: str = Field("none", description="none, fp16, bf16, 2bit, 2bit:T, 1bit, topk:R or powersgd:R")
+    compress_pull: Literal["none", "fp16", "bf16"] = Field(
+        "none", description="pserver: how parameters come back; the servers keep float32"
+    )
     sync_bn: bool = Field(False, description="batch-norm statistics over all workers instead of each its own")
     timeout_s: Positive = Field(300.0, description="how long to wait for a silent worker or server")
     max_restarts: Annotated[int, Field(ge=0)] | None = Field(

@@ -68,6 +68,12 @@ def _refuse_misfits(config: RunConfig, settings: Settings, half: bool) -> None:
             why=f"exchange.compress={exchange.compress} with exchange.method=local",
             remedy="leave it out, or choose --update-method collective or pserver",
         )
+    if exchange.method != "pserver" and exchange.compress_pull != "none":
+        raise UserError(
+            f"exchange.compress_pull={exchange.compress_pull} needs --update-method pserver",
+            why="only there do workers pull parameters; an all-reduce is compressed both ways by --compress",
+            remedy="leave it out, or choose --update-method pserver",
+        )
     if half and exchange.compress != "none":
         raise UserError(
             "fp16 loss scaling and gradient compression do not go together",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +56,7 @@ class Task:
     damping: bool = False
     twice: bool = False  # send every push two times
     compress: str = "none"
+    compress_pull: Literal["none", "fp16", "bf16"] = "none"
     pause_s: float = 0.0  # per step
     remote: bool = False  # as on another machine: no shared memory
     load: tuple[Path, Path, dict[str, Any]] | None = None  # weights, state and its scalars to start from
@@ -126,6 +127,7 @@ def exchange_of(task: Task, net: nn.Module) -> PserverExchange:
         damping=task.damping,
         timeout_s=task.timeout_s,
         compress=task.compress,
+        compress_pull=task.compress_pull,
     )
     settings = optim(*task.optim, f"accumulate={task.accumulate}")
     return PserverExchange(net, no_decay_names(net), settings, SCHEDULE, config, task.role)
@@ -150,7 +152,12 @@ def worker(task: Task) -> None:
         data = samples()
         for step, each in work(exchange.share, start, task.steps):
             applied = train_step(exchange, each, step, *data)
-            line = {"step": step, "lr": applied.lr, "bytes_sent": applied.bytes_sent}
+            line = {
+                "step": step,
+                "lr": applied.lr,
+                "bytes_sent": applied.bytes_sent,
+                "bytes_received": applied.bytes_received,
+            }
             told.write(json.dumps(line | {"inside_s": applied.inside_backward_s, **applied.details}) + "\n")
             time.sleep(task.pause_s)
         exchange.settle()

@@ -19,6 +19,7 @@ from phalanx.exchange.pserver import state as states
 from phalanx.exchange.pserver.before import VALUES
 from phalanx.exchange.pserver.compressor import Compressor, wire_bytes
 from phalanx.exchange.pserver.job import Job, describe
+from phalanx.exchange.pserver.narrow import NARROW, narrow
 from phalanx.exchange.pserver.reduce import Numbers, Topic
 from phalanx.exchange.pserver.servers import Servers
 from phalanx.exchange.pserver.slices import Slice, like, part_of, refuse_global, views
@@ -251,7 +252,10 @@ class PserverExchange:
 
     @torch.no_grad()
     def _take(self, slice_: Slice, header: Header, payload: Any) -> None:
-        values = self._servers.link(slice_).inbox(slice_, payload, self._still)
+        kind = self._job.compress_pull if header.kind is Kind.UPDATED else "none"
+        values = self._servers.link(slice_).inbox(slice_, payload, self._still, NARROW[kind] or torch.float32)
+        if kind != "none":  # through shared memory they come whole, and are rounded here: the same on one host or many
+            values = narrow(values, kind).float()
         torch._foreach_copy_(self._pieces[slice_.number], self._views(slice_, values))
         self._versions[slice_.number] = header.version
 
@@ -282,7 +286,7 @@ class PserverExchange:
             mean = torch.from_numpy(total[start : start + buffer.numel()] / workers)
             buffer.copy_(mean.view_as(buffer))
             start += buffer.numel()
-        if not self._still:
+        if not self._still or self._job.narrows:
             self._pull()
 
     # Checkpoints

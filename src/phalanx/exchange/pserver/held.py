@@ -7,6 +7,7 @@ from torch import Tensor
 
 from phalanx.config.schema import OptimConfig
 from phalanx.exchange.pserver.before import Before, pack_whole
+from phalanx.exchange.pserver.narrow import narrow
 from phalanx.exchange.pserver.policy import Policy, Push
 from phalanx.exchange.pserver.slices import Layout, Slice, views
 from phalanx.exchange.pserver.state import pack, unpack
@@ -32,6 +33,7 @@ class Held:
         self.reached: int | None = None  # the step that it stands before; None until one was applied here
         self._before = Before() if keep_before else None
         self.version = 0
+        self._narrowed: tuple[int, Tensor] | None = None
         self.filled = False  # whether the parameters have arrived
         self.arrived: dict[int, Push] = {}  # by rank: not applied yet
         self.applied: dict[int, Push] = {}  # by rank: not answered yet
@@ -99,6 +101,12 @@ class Held:
 
     def load(self, payload: memoryview) -> None:
         self._update.load(*unpack(payload))
+
+    def narrowed(self, kind: str) -> Tensor:
+        """The parameters in 16 bits, made once for all workers that get this version."""
+        if self._narrowed is None or self._narrowed[0] != self.version:
+            self._narrowed = (self.version, narrow(self.memory, kind))
+        return self._narrowed[1]
 
 
 def piece_name(name: str, start: int) -> str:

@@ -13,6 +13,7 @@ from phalanx.errors import UserError
 from phalanx.exchange.compress.codec import Codec
 from phalanx.exchange.compress.codecs import make_codec
 from phalanx.exchange.compress.spec import parse_compression
+from phalanx.exchange.pserver.narrow import NARROW
 from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
 from phalanx.launch.role import Role
 from phalanx.optim.schedule import Schedule
@@ -27,7 +28,8 @@ class Job:
     mode: str
     damping: bool
     timeout_s: float
-    compress: str  # of gradients on their way to the servers; parameters come back as they are
+    compress: str  # of gradients on their way to the servers
+    compress_pull: str  # of parameters on their way back
     optim: OptimConfig
     schedule: Schedule
     layouts: dict[str, Layout] = field(repr=False)
@@ -42,6 +44,7 @@ class Job:
             "damping": self.damping,
             "timeout_s": self.timeout_s,
             "compress": self.compress,
+            "compress_pull": self.compress_pull,
             "optim": self.optim.model_dump(mode="json"),
             "schedule": asdict(self.schedule),
             "layouts": {name: [list(layout.shape), list(layout.stride)] for name, layout in self.layouts.items()},
@@ -59,6 +62,7 @@ class Job:
                 damping=bool(told["damping"]),
                 timeout_s=float(told["timeout_s"]),
                 compress=str(told["compress"]),
+                compress_pull=_known(told["compress_pull"]),
                 optim=OptimConfig.model_validate(told["optim"]),
                 schedule=Schedule(**{**told["schedule"], "milestones": tuple(told["schedule"]["milestones"])}),
                 layouts={
@@ -70,6 +74,10 @@ class Job:
             )
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise Refused("job") from error
+
+    @property
+    def narrows(self) -> bool:
+        return self.compress_pull != "none"
 
     def codec(self) -> Codec | None:
         """What compresses a slice's gradient; None where it travels as it is."""
@@ -83,6 +91,12 @@ class Job:
         """Which settings differ, for an error message."""
         mine, theirs = self.described(), other.described()
         return ", ".join(key for key in mine if mine[key] != theirs[key])
+
+
+def _known(compress_pull: str) -> str:
+    if compress_pull not in NARROW:
+        raise ValueError(compress_pull)
+    return compress_pull
 
 
 def describe(
@@ -124,6 +138,7 @@ def describe(
         damping=exchange.damping,
         timeout_s=exchange.timeout_s,
         compress=exchange.compress,
+        compress_pull=exchange.compress_pull,
         optim=optim,
         schedule=schedule,
         layouts={name: Layout.of(param) for name, param in params.items()},

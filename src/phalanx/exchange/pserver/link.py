@@ -96,12 +96,12 @@ class Link:
         start = self._places[slice_.number]
         return self._area.bytes[start : start + slice_.bytes]
 
-    def inbox(self, slice_: Slice, payload: Any, still: bool) -> Tensor:
-        """Where a slice's parameters are, after an answer that brings them."""
+    def inbox(self, slice_: Slice, payload: Any, still: bool, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Where a slice's parameters are, after an answer that brings them; of type `dtype` if they travelled."""
         if not self.shared:
-            if payload is None or len(payload) != slice_.bytes:
+            if payload is None or len(payload) != slice_.span * dtype.itemsize:
                 raise self.trouble("sent a slice of the wrong size")
-            return torch.frombuffer(payload, dtype=torch.float32)
+            return torch.frombuffer(payload, dtype=dtype)
         if still and self._parameters is not None:
             start = self._places[slice_.number]
             return self._parameters[start : start + slice_.bytes].view(torch.float32)

@@ -306,7 +306,9 @@ class Server:
     def _send_parameters(self, member: Member, held: Held, header: Header, rate: float, staleness: int) -> None:
         """The slice as it is now, whole: nothing updates it while this runs."""
         values, payload = held.memory, None
-        if not member.shared:
+        if not member.shared and header.kind is Kind.UPDATED and self._job is not None and self._job.narrows:
+            payload = memory.raw(held.narrowed(self._job.compress_pull).view(torch.uint8))
+        elif not member.shared:
             payload = memory.raw(values)
         elif not self._policy.still:
             member.slot(held.slice).copy_(values.view(torch.uint8))
