@@ -51,3 +51,12 @@ def test_large_synthetic_images_stay_within_the_memory_of_the_bank(monkeypatch: 
     monkeypatch.setattr(embedded, "BANK_BYTES", 2**20)
     source = open_synthetic("train", SyntheticConfig(samples=500, classes=2, size=256), channels=None)
     assert (source.images.shape, len(source)) == ((4, 256, 256, 3), 500)
+
+
+def test_digits_are_those_that_scikit_learn_gives() -> None:
+    from sklearn.datasets import load_digits
+
+    theirs = load_digits()
+    values, labels = embedded._digits()
+    np.testing.assert_array_equal(values, theirs.data)
+    np.testing.assert_array_equal(labels, theirs.target)

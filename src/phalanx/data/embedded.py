@@ -1,6 +1,12 @@
 """Data that needs no files: scikit-learn's digits, and synthetic images for measuring speed."""
 
+import contextlib
+import gzip
+import importlib.util
+from pathlib import Path
+
 import numpy as np
+import numpy.typing as npt
 
 from phalanx.config.schema import SyntheticConfig
 from phalanx.data.arrays import ArraySource, array_source
@@ -9,17 +15,15 @@ from phalanx.data.labelled import Part
 from phalanx.data.random import bits
 
 DIGITS_IMAGE_SIZE = 16  # twice their own 8: room for a network that halves its input a few times
+_DIGITS_FILE = ("datasets", "data", "digits.csv.gz")
 BANK_IMAGES = 256
 BANK_BYTES = 64 * 2**20
 
 
 def open_digits(part: Part, *, channels: int | None) -> ArraySource:
     """1,797 handwritten digits of 8×8 pixels. Every fifth sample of each class is validation, whatever the seed."""
-    from sklearn.datasets import load_digits  # takes a second, so only those wait who use it
-
-    digits = load_digits()
-    images = np.round(digits.images * (255 / 16)).astype(np.uint8)[..., None]
-    labels = digits.target.astype(np.int64)
+    values, labels = _digits()
+    images = np.round(values * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
     place_in_class = np.zeros(len(labels), dtype=np.int64)
     for label in range(10):
         of_class = np.flatnonzero(labels == label)
@@ -36,6 +40,19 @@ def open_digits(part: Part, *, channels: int | None) -> ArraySource:
         channels=channels,
         rows=rows,
     )
+
+
+def _digits() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """64 values of 0 to 16 a digit, and labels: out of scikit-learn's own file, since its import takes two seconds."""
+    package = importlib.util.find_spec("sklearn")
+    for folder in package.submodule_search_locations or () if package else ():
+        with contextlib.suppress(OSError, ValueError), gzip.open(Path(folder, *_DIGITS_FILE), "rt") as file:
+            table = np.loadtxt(file, delimiter=",")
+            return table[:, :-1], table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits  # its release keeps them elsewhere, or it says why it is not there
+
+    digits = load_digits()
+    return digits.data, digits.target.astype(np.int64)
 
 
 def open_synthetic(part: Part, config: SyntheticConfig, *, channels: int | None) -> ArraySource:

@@ -54,7 +54,10 @@ class Settings:
         if self.decisions["allocator"].value == "keep":
             keep_freed_memory()
         torch.set_num_threads(self.threads)
-        torch.use_deterministic_algorithms(self.deterministic)
+        if self.compile:
+            torch.use_deterministic_algorithms(self.deterministic)
+        else:  # the same, without importing the compiler to tell it
+            torch.set_deterministic_debug_mode("error" if self.deterministic else "default")
         # Otherwise determinism also fills new memory with NaN, to find bugs that we do not have: 15 % of a step.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if self.device.type == "cuda":

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from phalanx.config.schema import OptimConfig
 from phalanx.errors import UserError, nearest
+from phalanx.optim.lean import bare_step, spare_compiler
 from phalanx.optim.schedule import Schedule
 
 Groups = list[dict[str, Any]]
@@ -31,14 +32,17 @@ class Update:
         self._params = params
         self.schedule = schedule
         self._name = config.name.lower()
+        spare_compiler()
         self._optimizer = make_optimizer(groups, config, schedule(0))
+        self._step = bare_step(self._optimizer)
 
     def __call__(self, step: int, scale: float = 1.0) -> float:
         """Update number `step`, at `scale` times the schedule's rate. Returns the rate that it used."""
         lr = self.schedule(step) * scale
         for group in self._optimizer.param_groups:
             group["lr"] = lr
-        self._optimizer.step()
+        with torch.no_grad():
+            self._step()
         return lr
 
     def clear(self) -> None:

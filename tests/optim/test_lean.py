@@ -1,0 +1,53 @@
+"""torch's optimizers without its compiler."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from phalanx.config.resolve import parse_override, resolve
+from phalanx.optim.lean import bare_step
+from phalanx.optim.update import make_optimizer
+
+PROGRAM = """
+import sys, torch
+from phalanx.config.resolve import resolve
+from phalanx.data.embedded import open_digits
+from phalanx.optim.schedule import Schedule
+from phalanx.optim.update import Update
+weight = torch.nn.Parameter(torch.ones(3))
+schedule = Schedule("cosine", 0.1, 60, 7, "linear", 0.0, (), 0.1, 2.0, 0.0)
+update = Update({"w": weight}, [], resolve([]).config.optim, schedule)
+(weight**2).sum().backward()
+update(0)
+update.clear()
+update.load(*update.state())
+open_digits("train", channels=None)
+heavy = [name for name in ("torch._dynamo", "sklearn") if name in sys.modules]
+print(float(weight[0].detach()) < 1, weight.grad, heavy)
+"""
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "lamb"])
+def test_a_step_is_the_step_that_torch_makes(name: str) -> None:
+    after = []
+    for bare in (False, True):
+        torch.manual_seed(0)
+        weights = [torch.randn(5, 3, requires_grad=True), torch.randn(4, requires_grad=True)]
+        optim = resolve([parse_override(f"optim.name={name}")]).config.optim
+        optimizer = make_optimizer([{"params": weights, "weight_decay": 0.1}], optim, 0.1)
+        for _ in range(3):
+            sum((weight**3).sum() for weight in weights).backward()  # type: ignore[union-attr]
+            if bare:
+                with torch.no_grad():
+                    bare_step(optimizer)()
+            else:
+                optimizer.step()
+        after.append(weights)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(*after, strict=True))
+
+
+def test_training_imports_neither_the_compiler_nor_scikit_learn() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout == "True None []\n"
