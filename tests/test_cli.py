@@ -14,6 +14,8 @@ LIGHT = [
     ["train", "digist"],
     ["train", "digits", "optim.lr=high"],
     ["train", "--resume", "nowhere"],
+    ["train", "--data", "nowhere"],
+    ["train", "digits", "--workers", "5", "--global-batch-size", "96"],
     ["eval"],
     ["predict"],
     ["export"],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from phalanx.config.resolve import Layer
-    from phalanx.config.schema import ExchangeConfig
+    from phalanx.config.schema import ExchangeConfig, RunConfig
     from phalanx.launch.role import Role
     from phalanx.request import Request
 
@@ -146,6 +146,8 @@ def train(
     role = role_from()
     request = read_request(locals(), role)
     config = request.resolved.config
+    if role is None:
+        _check_early(config)
     if role is None and (config.exchange.method != "local" or config.data.servers or config.eval.evaluator):
         raise typer.Exit(_launch(request))
     hold_lifeline()
@@ -175,6 +177,16 @@ def train(
     # Our own launchers keep each trainer's words apart; others put all on one screen, where the first speaks for all.
     quiet = role is not None and role.launcher != "phalanx" and role.rank > 0
     raise typer.Exit(run(request, Console(quiet=quiet), role))
+
+
+def _check_early(config: "RunConfig") -> None:
+    """What can be refused without torch, whose import takes seconds, and without starting a job."""
+    from phalanx.config.batch import samples_per_step
+    from phalanx.data.formats import recognise
+
+    samples_per_step(config)
+    if not config.data.service:
+        recognise(config.data.source)
 
 
 def _launch(request: "Request") -> int:

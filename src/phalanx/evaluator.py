@@ -14,14 +14,16 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from phalanx import checkpoint
+from phalanx.config.batch import samples_per_step
 from phalanx.config.schema import RunConfig
+from phalanx.data.bad_images import BadImages
 from phalanx.data.base import Batch
 from phalanx.data.framing import eval_framing
 from phalanx.data.open import Splits, open_data
-from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.data.pipeline import evaluation_batches
 from phalanx.engine.evaluate import Interrupted, evaluate
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loop import Plan, make_plan, samples_per_step
+from phalanx.engine.loop import Plan, make_plan
 from phalanx.engine.settings import choose
 from phalanx.engine.step import Engine
 from phalanx.errors import UserError

@@ -12,18 +12,19 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from phalanx import checkpoint
+from phalanx.config.batch import samples_per_step
 from phalanx.config.schema import RunConfig
+from phalanx.data.bad_images import BadImages
 from phalanx.data.base import Source
 from phalanx.data.framing import eval_framing
 from phalanx.data.mixing import to_input
 from phalanx.data.open import open_data
 from phalanx.data.order import Share
-from phalanx.data.pipeline import BadImages
 from phalanx.data.service.client import Service
 from phalanx.data.training import training_pipeline
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loop import Plan, make_plan, samples_per_step, train
+from phalanx.engine.loop import Plan, make_plan, train
 from phalanx.engine.settings import Settings, choose
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite

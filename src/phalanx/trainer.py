@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from phalanx import checkpoint
 from phalanx.config.schema import RunConfig
+from phalanx.data.bad_images import BadImages
 from phalanx.data.base import Batch, Framing, Source
-from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.data.pipeline import evaluation_batches
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import Plan

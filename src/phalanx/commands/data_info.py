@@ -17,6 +17,7 @@ from rich.console import Console
 
 from phalanx.commands.data_contact import draw_contact_sheet
 from phalanx.commands.data_settings import data_config, in_bytes, tell
+from phalanx.cores import cores
 from phalanx.data.arrays import ArraySource
 from phalanx.data.decode import BadImage, broken_means_bad
 from phalanx.data.encoded import EncodedSource
@@ -24,7 +25,6 @@ from phalanx.data.formats import recognise
 from phalanx.data.labelled import Labelled, Part
 from phalanx.data.open import open_parts
 from phalanx.data.raw import RawSource
-from phalanx.engine.settings import cores
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_line, print_rows, print_table
 

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, in_bytes, tell
+from phalanx.cores import cores
 from phalanx.data.formats import FORMATS, recognise
 from phalanx.data.labelled import Labelled, Part
 from phalanx.data.open import open_parts
 from phalanx.data.pack.job import Order, pack
 from phalanx.data.pack.manifest import Manifest, Options, load_manifest
-from phalanx.engine.settings import cores
 from phalanx.errors import UserError
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_rows

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, portable, tell, write_out
 from phalanx.config.schema import DataConfig
+from phalanx.cores import cores
 from phalanx.data.formats import recognise
 from phalanx.data.framing import Whole
 from phalanx.data.labelled import Labelled
@@ -18,7 +19,6 @@ from phalanx.data.open import open_parts
 from phalanx.data.pack.manifest import load_manifest
 from phalanx.data.pack.whole import damage
 from phalanx.data.raw import RawSource
-from phalanx.engine.settings import cores
 from phalanx.errors import EXIT_OURS, UserError
 from phalanx.observe.progress import megabytes, progress
 from phalanx.observe.tables import print_line, printable, tab_separated

@@ -12,7 +12,8 @@ from rich.text import Text
 from phalanx import __version__
 from phalanx.commands.checks import Finding, Missing, required_versions, run_checks
 from phalanx.config.schema import MachineConfig
-from phalanx.engine.settings import choose, cores, cpu_features
+from phalanx.cores import cores
+from phalanx.engine.settings import choose, cpu_features
 from phalanx.errors import EXIT_OURS
 from phalanx.observe.tables import print_line, print_rows
 from phalanx.run import machine

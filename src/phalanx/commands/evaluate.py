@@ -12,10 +12,11 @@ from rich.text import Text
 from torch import Tensor
 
 from phalanx.commands.loading import Trained, load_trained
+from phalanx.data.bad_images import BadImages
 from phalanx.data.base import Batch, Source
 from phalanx.data.framing import still_framing
 from phalanx.data.open import open_data, open_split
-from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.data.pipeline import evaluation_batches
 from phalanx.engine.confusion import Answers, ClassResult
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs

@@ -13,11 +13,12 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.commands.loading import Trained, load_trained
+from phalanx.data.bad_images import BadImages
 from phalanx.data.base import Batch
 from phalanx.data.encoded import decode_pool
 from phalanx.data.files import Names, file_source, images_below
 from phalanx.data.framing import still_framing
-from phalanx.data.pipeline import BadImages, evaluation_batches
+from phalanx.data.pipeline import evaluation_batches
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_line, print_table, tab_separated

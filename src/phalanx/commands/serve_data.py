@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.config.schema import RunConfig
+from phalanx.cores import cores
 from phalanx.data.open import open_data
 from phalanx.data.service.client import full_address
 from phalanx.data.service.serve import serve
 from phalanx.data.service.terms import terms_of
 from phalanx.data.training import training_pipeline
-from phalanx.engine.settings import cores, keep_freed_memory
+from phalanx.engine.settings import keep_freed_memory
 from phalanx.errors import UserError
 from phalanx.launch.role import Role
 from phalanx.launch.variables import key_of, read_key

@@ -1,13 +1,15 @@
 """What every stage of the pipeline passes on: a source of samples, a view of each, and batches."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from phalanx.data.order import Indices
+
+if TYPE_CHECKING:
+    import torch  # to look at data and to pack it, its seconds of import are not needed
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -86,9 +88,9 @@ class MicroBatch:
     """Images (n, channels, height, width) as uint8, channels last in memory; int64 labels; sample indices."""
 
     number: int
-    images: torch.Tensor
-    labels: torch.Tensor
-    indices: torch.Tensor
+    images: "torch.Tensor"
+    labels: "torch.Tensor"
+    indices: "torch.Tensor"
 
     @property
     def count(self) -> int:

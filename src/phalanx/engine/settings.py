@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from phalanx.config.schema import MachineConfig
+from phalanx.cores import cores
 from phalanx.engine.gpus import gpu_of
 from phalanx.errors import UserError
 from phalanx.openmp import waiting
@@ -165,11 +166,6 @@ def _precision(name: str, device: torch.device) -> Decision:
     if native:
         return Decision("bf16", f"{native[0]} present")
     return Decision("fp32", "this CPU has neither AMX nor AVX512-BF16")
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads(workers_here: int) -> Decision:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.config.schema import DataConfig
+from phalanx.data.bad_images import BadImages
 from phalanx.data.decode import BadImage
 from phalanx.data.labelled import Labelled, Part
 from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
@@ -20,7 +21,6 @@ from phalanx.data.pack.images import Treatment, smaller_size
 from phalanx.data.pack.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.data.pack.packing import Packing, packing
 from phalanx.data.pack.whole import sync_folder, write_file
-from phalanx.data.pipeline import BadImages
 from phalanx.errors import UserError
 from phalanx.observe.tables import printable
 
