@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from phalanx.observe.events import read_events
 from phalanx.observe.used import samples_used
 from tests.conftest import train_digits
 from tests.exchange.test_modes import processes_of, until
+from tests.lab.hosts import Lab
 
 # 1,442 digits in steps of 99: the last step of an epoch is uneven over three workers. With batch norm, mixing and
 # dropout: were micro-batches cut in another way, the weights would tell. At this constant rate, one step more or less
@@ -40,20 +42,30 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 def kill(out: Path, process: subprocess.Popen[str], name: str, step: int, resumes: int = 0) -> None:
     """End a role by force, once the run was resumed so many times and has done so many steps."""
-    kind, rank = name.split("-")
-    told = {f"PHALANX_ROLE={kind}".encode(), f"PHALANX_RANK={rank}".encode()}
+    end_one(lambda: [pid for pid in processes_of(out) if is_role(pid, name)], out, process, step, resumes)
+
+
+def end_one(
+    find: Callable[[], list[int]], out: Path, process: subprocess.Popen[str], step: int, resumes: int = 0
+) -> None:
+    """The same with whatever process is found."""
     found: list[int] = []
 
     def there() -> bool:
         records = read_events(out) if (out / "events.jsonl").exists() else []
         steps = [record["step"] for record in records if record["kind"] == "step"]
         if max(steps, default=0) >= step and sum(record["kind"] == "resume" for record in records) == resumes:
-            found[:] = [pid for pid in processes_of(out) if told <= environment(pid)]
+            found[:] = find()
         return bool(found) or process.poll() is not None
 
     until(there)
     assert process.poll() is None, process.communicate()[0]
     os.kill(found[0], signal.SIGKILL)
+
+
+def is_role(pid: int, name: str) -> bool:
+    kind, rank = name.split("-")
+    return {f"PHALANX_ROLE={kind}".encode(), f"PHALANX_RANK={rank}".encode()} <= environment(pid)
 
 
 def environment(pid: int) -> set[bytes]:
@@ -131,4 +143,32 @@ def test_lost_workers_and_servers_one_after_the_other(undisturbed: Path, tmp_pat
     assert process.returncode == 0, f"trainer {rank}: {said}"
     assert f"trainer-{rank} on localhost was killed by SIGKILL; the group forms anew with 2 of 3 workers" in said
     assert "99 samples a step = 33 a micro-batch × 3, shared by 2 workers" in said
+    assert_as_undisturbed(out, undisturbed)
+
+
+@pytest.mark.lab
+def test_hosts_that_share_no_disk(lab: Lab, undisturbed: Path) -> None:
+    """Survivors save where they stand, each on its own host; what is the newest of that reaches all of them."""
+    rank, step = random.randrange(3), random.randrange(1, 12)
+    command = [sys.executable, "-m", "phalanx", "launch", "--ssh", f"ssh -F {lab.ssh_config}", "-n", "3"]
+    command += ["--ips", "h2,h3,h4", "--max-restarts", "1", "--min-workers", "2"]
+    process = lab.start("h1", [*command, "--", "train", "digits", *SETTINGS, "--out", "elastic"], cwd=lab.own)
+    out = lab.own_of("h2") / "elastic"
+
+    def trainer() -> list[int]:
+        return [one.pid for one in lab.processes("elastic") if is_role(one.pid, f"trainer-{rank}")]
+
+    def agent() -> list[int]:
+        return [one.pid for one in lab.processes("agent") if one.host == "h4" and one.words[-1] == "agent"]
+
+    end_one(trainer, out, process, step)
+    end_one(agent, out, process, 16, resumes=1)
+    said, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, f"trainer {rank}, step {step}: {said}"
+    assert f"trainer-{rank} on h{rank + 2} was killed by SIGKILL; the group forms anew with 3 workers" in said
+    assert "trainer-2 on h4 was lost with its host" in said
+    assert "the group forms anew with 2 of 3 workers" in said
+    assert not lab.processes("PHALANX_JOB")
+    resumed = [record["step"] for record in read_events(out) if record["kind"] == "resume"]
+    assert resumed[0] >= step - 1  # where it was lost, also if that is only known on other hosts than the first
     assert_as_undisturbed(out, undisturbed)

@@ -167,13 +167,61 @@ def test_a_resumed_job_finds_the_newest_checkpoint_on_every_host(lab: Lab, sourc
         assert not list((lab.own_of(host) / saved).parent.glob(".*"))
 
 
+def small_disk(lab: Lab, host: str, limit: str) -> Path:
+    """A folder that every host has, and that has a small disk of its own on one of them; its name from `own`."""
+    folder = Path(f"disk-{limit}")
+    for name in lab.names:
+        (lab.own_of(name) / folder).mkdir()
+    lab.run(host, ["mount", "-t", "tmpfs", "-o", limit, "tmpfs", str(lab.own / folder)])
+    return folder
+
+
+def test_a_disk_that_is_full_before_anything_starts(lab: Lab) -> None:
+    out = small_disk(lab, "h3", "nr_inodes=1") / "run"
+    words = ["-n", "2", "--ips", "h2,h3", "--", "train", "digits", "--out", str(out)]
+    refused = lab.run("h1", launch(lab, *words), cwd=lab.own, check=False)
+    assert refused.returncode == 2
+    for part in ("h3: preparing failed", f"No space left on device: {lab.own / out}", "make room"):
+        assert part in refused.stderr
+    until(lambda: not agents(lab), timeout_s=15)
+
+
+def test_a_disk_that_fills_with_checkpoints(lab: Lab) -> None:
+    out = small_disk(lab, "h3", "size=3500k") / "run"
+    often = ["train.length=40st", "checkpoint.every=1st", "checkpoint.keep_last=50"]
+    words = ["-n", "1", "--ips", "h3", "--", "train", "digits", *SMALL, *often, "--out", str(out)]
+    refused = lab.run("h1", launch(lab, *words), cwd=lab.own, check=False)
+    assert refused.returncode == 2
+    assert "trainer-0 on h3 ended with code 2: the checkpoint of step " in refused.stderr
+    assert (
+        f"cannot be written to {lab.own / out}/checkpoints; the job ends; saved checkpoints are valid" in refused.stderr
+    )
+    _, _, told = refused.stderr.partition(f"its log, {out}/logs/trainer-0.log, ends:\n")
+    for part in ("No space left on device", "make room", "is whole"):
+        assert part in told
+    until(lambda: not agents(lab), timeout_s=15)
+
+
+def test_a_disk_that_has_no_room_for_a_checkpoint_that_is_sent(lab: Lab) -> None:
+    run = small_disk(lab, "h3", "size=1m") / "run"
+    saved = lab.own_of("h1") / run / "checkpoints" / "step-00000007" / "model.safetensors"
+    saved.parent.mkdir(parents=True)
+    saved.write_bytes(os.urandom(2_500_000))
+    argv = [sys.executable, str(SLEEPERS), "launch", str(run), str(lab.ssh_config), "h2,h3", "resumed", "end"]
+    refused = lab.run("h1", argv, cwd=lab.own, env={"PYTHONPATH": str(ROOT)}, check=False)
+    assert refused.returncode != 0
+    for part in ("h3: sending checkpoints/step-00000007/model.safetensors failed", "No space left", "make room"):
+        assert part in refused.stderr
+    until(lambda: not agents(lab), timeout_s=15)
+
+
 def agents(lab: Lab) -> list[Process]:
     return [one for one in lab.processes("agent") if one.words[-1] == "agent"]
 
 
 def test_hosts_that_cannot_be_reached_are_all_named_with_their_reasons(lab: Lab, tmp_path: Path) -> None:
     bad = {
-        "h9": ("it cannot be reached", "ssh h9 true"),
+        "h9": ("it cannot be reached", f"ssh -F {lab.ssh_config} h9 true"),
         "h2": ("it refused every key", "ssh-copy-id stranger@h2"),
         "h4.lab": ("its host key is unknown", "log in once by hand"),
     }

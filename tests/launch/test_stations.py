@@ -3,10 +3,14 @@
 import pytest
 
 from phalanx.errors import UserError
+from phalanx.launch.carrier import Carrier, SshCarrier, Way
 from phalanx.launch.channel import Loss
 from phalanx.launch.code import digest_here, version_here
 from phalanx.launch.hosts import Host
 from phalanx.launch.messages import PROTOCOL
+from phalanx.launch.mpi import MpirunCarrier
+from phalanx.launch.sge import QrshCarrier
+from phalanx.launch.slurm import SrunCarrier
 from phalanx.launch.stations import Station, check_versions, clock_warnings, explain_loss, refuse_lost
 
 SAID = {
@@ -22,7 +26,8 @@ SAID = {
 
 @pytest.mark.parametrize("reason", SAID)
 def test_why_a_host_has_no_agent(reason: str) -> None:
-    station = Station(Host("b", user="ann"), loss=SAID[reason])
+    host = Host("b", user="ann")
+    station = Station(host, SshCarrier().way(host), loss=SAID[reason])
     told = explain_loss(station, SAID[reason])
     assert told.startswith(reason)
     assert SAID[reason].printed[0] in told  # the host's own words are kept
@@ -32,8 +37,33 @@ def test_why_a_host_has_no_agent(reason: str) -> None:
 
 
 def test_a_host_that_was_there_and_is_gone() -> None:
-    station = Station(Host("b"), said={"hello": {}})
-    assert "its agent or the line to it is gone (ssh ended with 255" in explain_loss(station, Loss(255))
+    station = Station(Host("b"), SshCarrier(("ssh", "-F", "my config")).way(Host("b", port=2222)), said={"hello": {}})
+    told = explain_loss(station, Loss(255))
+    assert "its agent or the line to it is gone (ssh ended with 255" in told
+    assert told.endswith("`ssh -F 'my config' -p 2222 b true`")
+
+
+CARRIERS: dict[str, Carrier] = {
+    "mpirun --mca x y -np 1 -host b true": MpirunCarrier("mpirun", ("--mca", "x", "y")),
+    "scontrol show node b": SrunCarrier(),
+    "qhost -h b": QrshCarrier("a"),
+}
+
+
+@pytest.mark.parametrize("check", CARRIERS)
+def test_the_advice_fits_the_way_to_the_host(check: str) -> None:
+    way = CARRIERS[check].way(Host("b"))
+    gone = explain_loss(Station(Host("b"), way, said={"hello": {}}), Loss(1))
+    assert gone.endswith(f"({way.by} ended with 1, nothing was printed); see how the host is with `{check}`")
+    denied = explain_loss(Station(Host("b"), way), Loss(1, ("Permission denied",)))
+    assert denied.endswith(f"`{check}`")
+    assert ("ssh-copy-id" in denied) == (way.by == "mpirun")
+
+
+def test_the_advice_for_a_place_of_a_cluster() -> None:
+    station = Station(Host("b"), Way("Ray", "ray status"), said={"hello": {}})
+    told = explain_loss(station, Loss(None, ("the cluster told it to end",)))
+    assert told.endswith("(the cluster told it to end); see how the host is with `ray status`")
 
 
 def hello(**other: object) -> dict[str, object]:

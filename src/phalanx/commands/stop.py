@@ -17,7 +17,7 @@ def stop_job(console: Console, run: Path | None) -> None:
     batch = submitted_job(run)
     if batch is not None:
         batch.cancel()
-        console.print(Text(f"{run}: {batch.scheduler}'s job {batch.job} is cancelled; trainers save and end"))
+        _say(console, f"{run}: {batch.scheduler}'s job {batch.job} is cancelled; trainers save and end")
         return
     record = find_record(run, running=run is None)
     if not record.conducted or not record.socket or ask(Path(record.socket), {"ask": "stop"}) is None:
@@ -27,4 +27,8 @@ def stop_job(console: Console, run: Path | None) -> None:
             why=f"it was launched on {record.host}" if elsewhere else f"it is {record.state}, and its launcher is gone",
             remedy=f"log in there: phalanx stop {record.run}" if elsewhere else "there is nothing to stop",
         )
-    console.print(Text(f"{record.run}: trainers save and end; `phalanx stop` again ends everything at once"))
+    _say(console, f"{record.run}: trainers save and end; `phalanx stop` again ends everything at once")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)

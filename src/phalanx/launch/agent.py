@@ -98,7 +98,7 @@ class Agent:
                     await self.end(message["grace_s"], message["roles"])
                     self._say({"say": "ended"})
                 case "newest":
-                    self._say({"say": "newest", "files": newest_checkpoint(self._run_here())})
+                    self._say({"say": "newest", "saved": newest_checkpoint(self._run_here())})
                 case "get":
                     piece = read_piece(self._run_here(), message["path"], message["offset"])
                     self._say({"say": "piece", "bytes": piece})

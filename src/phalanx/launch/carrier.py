@@ -24,10 +24,23 @@ exit 127"""
 NO_FOLDER, NO_PYTHON = 66, 127
 
 
+@dataclass(frozen=True)
+class Way:
+    """By what a host was reached, and the command that shows a user how it is."""
+
+    by: str
+    check: str
+
+
+HERE = Way("", "dmesg | tail")  # what ends processes of this machine unasked is a lack of memory
+
+
 class Carrier(Protocol):
     """Turns a command for a host into a command for this machine with the same input, output and errors."""
 
     def command(self, host: Host, remote: Sequence[str]) -> list[str]: ...
+
+    def way(self, host: Host) -> Way: ...
 
 
 def deaf_to(signals: str, remote: Sequence[str]) -> list[str]:
@@ -43,6 +56,9 @@ class LocalCarrier:
 
     def command(self, host: Host, remote: Sequence[str]) -> list[str]:
         return list(remote)
+
+    def way(self, host: Host) -> Way:
+        return HERE
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,10 @@ class SshCarrier:
 
     def command(self, host: Host, remote: Sequence[str]) -> list[str]:
         return [*self.client(host), "-T", host.target, "--", shlex.join(remote)]
+
+    def way(self, host: Host) -> Way:
+        port = ["-p", str(host.port)] if host.port else []
+        return Way("ssh", shlex.join([*self.program, *port, host.target, "true"]))
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,8 @@ class Conductor:
                 if code is not None:
                     return code
             elif self._trainers_left():
+                if self._stop is not None:
+                    self._screen.tell(f"the job is stopped{await self._way_on()}")
                 return max(record.code or 0 for record in self._trainers())
             else:
                 await self._hosts.until(self._something, 1.0)
@@ -274,10 +276,9 @@ class Conductor:
             return await self._report(cause)
         await self._hosts.end_roles(lambda station: [n for n, home in self._homes.items() if home is station])
         keeper = first if first.live else live[0]
-        await self._transfer.spread(keeper, live)
+        saved = await self._transfer.spread(keeper, live)
         alone = [number for number, one in enumerate(live) if self._hosts.stations.index(one) in self._job.servers_on]
         await self._seat(live, {**self._job.wanted, "trainer": new_world}, alone)
-        saved = await self._transfer.newest(keeper)
         self._start_all(self._job.again(new_world) if saved else [*self._job.first, "--workers", str(new_world)])
         return None
 
@@ -286,9 +287,10 @@ class Conductor:
     async def _report(self, cause: Lost) -> int:
         """Name who failed first, where and how, its log, and the way on."""
         log = log_path(self._job.run, cause.name)
-        self._record.cause = f"{cause.name} on {cause.host} {cause.how}"
-        self._screen.say(f"{self._record.cause}; the job ends{await self._way_on()}")
         ending = last_lines(log)
+        error = next((line.removeprefix("error") for line in reversed(ending) if line.startswith("error: ")), "")
+        self._record.cause = f"{cause.name} on {cause.host} {cause.how}{error if cause.code == EXIT_USER else ''}"
+        self._screen.say(f"{self._record.cause}; the job ends{await self._way_on()}")
         self._screen.say(f"its log, {log}, " + ("ends:" if ending else "is empty"))
         for line in ending:
             self._screen.say(f"  {line}")
@@ -297,7 +299,7 @@ class Conductor:
     async def _way_on(self) -> str:
         first = self._run_home()
         with contextlib.suppress(UserError):
-            if await self._transfer.newest(first if first.live else None):
+            if (await self._transfer.newest(first if first.live else None)).files:
                 head, launched, _ = self._job.command.partition(" -- ")
                 command = f"{head} -- train" if launched else "phalanx train"
                 return f"; saved checkpoints are valid, go on with {command} --resume {self._job.run}"

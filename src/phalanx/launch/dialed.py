@@ -10,6 +10,7 @@ from rich.console import Console
 
 from phalanx.errors import UserError
 from phalanx.launch.bridge import Bridge
+from phalanx.launch.carrier import Way
 from phalanx.launch.channel import Channel, Loss
 from phalanx.launch.conductor import Conductor
 from phalanx.launch.hosts import Host
@@ -29,6 +30,11 @@ class Cluster(Protocol):
     """What starts agents somewhere. Its calls may take a while, and are made from other threads."""
 
     num_places: int
+
+    @property
+    def way(self) -> Way:
+        """How to look after a host that was lost."""
+        ...
 
     @property
     def host(self) -> str:
@@ -81,7 +87,7 @@ def conduct_dialed(plan: LaunchPlan, cluster: Cluster, make_job: Callable[[], Jo
         screen = Screen(console)
         try:
             stopped = await _gather(cluster, bridge, screen)
-            return 128 + stopped if stopped else await _conduct(make_job(), bridge, screen)
+            return 128 + stopped if stopped else await _conduct(make_job(), bridge, cluster.way, screen)
         finally:
             try:
                 await asyncio.to_thread(cluster.end)
@@ -112,10 +118,10 @@ async def _gather(cluster: Cluster, bridge: Bridge, screen: Screen) -> signal.Si
     return signals[0]
 
 
-async def _conduct(job: Job, bridge: Bridge, screen: Screen) -> int:
+async def _conduct(job: Job, bridge: Bridge, way: Way, screen: Screen) -> int:
     callers = sorted(bridge.callers, key=lambda caller: caller.address)  # neighbours in rank are neighbours in place
     hosts = [Host(caller.address) for caller in callers]
-    stations = [Station(host) for host in hosts]
+    stations = [Station(host, way) for host in hosts]
     by_station = dict(zip(stations, callers, strict=True))
 
     async def opener(station: Station, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> Channel:

@@ -1,8 +1,10 @@
 """mpirun as carrier: one for each host, since standard input reaches the first process only."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from phalanx.launch.carrier import Way
 from phalanx.launch.hosts import Host
 
 
@@ -15,3 +17,6 @@ class MpirunCarrier:
 
     def command(self, host: Host, remote: Sequence[str]) -> list[str]:
         return [self.program, *self.options, "-np", "1", "-host", host.name, "-bind-to", "none", *remote]
+
+    def way(self, host: Host) -> Way:
+        return Way("mpirun", shlex.join([self.program, *self.options, "-np", "1", "-host", host.name, "true"]))

@@ -41,6 +41,10 @@ def conduct_over(
             why="rsync brings files over it",
             remedy="launch with --launcher ssh, or keep the code on a disk that all hosts share",
         )
+
+    def carrier_to(host: Host) -> Carrier:
+        return LocalCarrier() if host.is_here else carrier
+
     syncing = asyncio.Semaphore(32)  # one machine sends to all
 
     async def opener(station: Station, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> Channel:
@@ -51,12 +55,12 @@ def conduct_over(
                 lose(loss)
         channel = CarriedChannel(hear, lose)
         if station.live:
-            carried = LocalCarrier() if station.host.is_here else carrier
-            await channel.open(carried.command(station.host, remote_command(python, sync)))
+            await channel.open(carrier_to(station.host).command(station.host, remote_command(python, sync)))
         return channel
 
     async def main() -> int:
-        return await Conductor(job, [Station(host) for host in hosts], opener, Screen(console)).run()
+        stations = [Station(host, carrier_to(host).way(host)) for host in hosts]
+        return await Conductor(job, stations, opener, Screen(console)).run()
 
     return run_loop(main())
 

@@ -5,10 +5,11 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from phalanx.errors import UserError
+from phalanx.launch.carrier import Way
 from phalanx.launch.dial import INVITATION
 from phalanx.launch.needs import Needs
 
@@ -29,6 +30,7 @@ class Post:
 class RayCluster:
     """Places of a Ray cluster. With `strict` each is on a host of its own."""
 
+    way: ClassVar[Way] = Way("Ray", "ray status")
     address: str | None
     num_places: int
     needs: Needs  # of a place

@@ -4,8 +4,9 @@ import base64
 import os
 import socket
 from pathlib import Path
+from typing import NamedTuple
 
-from phalanx.checkpoint import FOLDER, latest_path
+from phalanx.checkpoint import FOLDER, MANIFEST, latest_path
 from phalanx.errors import UserError
 from phalanx.observe.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
 
@@ -24,10 +25,26 @@ def refuse_taken(run: Path) -> None:
         )
 
 
-def newest_checkpoint(run: Path) -> list[str]:
-    """The files of the newest checkpoint, as names within the run's folder; empty where there is none."""
+class Saved(NamedTuple):
+    """A checkpoint: its files, as names within the run's folder, and what its manifest says of their content."""
+
+    files: list[str]
+    manifest: str
+
+    @property
+    def step(self) -> str:
+        """The folder that they are in, which names the step; empty where there is no checkpoint."""
+        return self.files[0].rpartition("/")[0] if self.files else ""
+
+
+def newest_checkpoint(run: Path) -> Saved:
+    """The newest checkpoint; without files where there is none."""
     newest = latest_path(run / FOLDER)
-    return sorted(f"{FOLDER}/{newest.name}/{file.name}" for file in newest.iterdir()) if newest else []
+    if newest is None:
+        return Saved([], "")
+    manifest = newest / MANIFEST
+    files = sorted(f"{FOLDER}/{newest.name}/{file.name}" for file in newest.iterdir())
+    return Saved(files, manifest.read_text(encoding="utf-8") if manifest.exists() else "")
 
 
 def read_piece(run: Path, name: str, offset: int) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from phalanx.errors import UserError
 from phalanx.launch.batch import LOG, WARNING_S, BatchJob, Dialect, clock
-from phalanx.launch.carrier import deaf_to
+from phalanx.launch.carrier import Way, deaf_to
 from phalanx.launch.hosts import Host
 from phalanx.launch.scheduler import State, called
 from phalanx.launch.variables import Environment
@@ -68,6 +68,9 @@ class QrshCarrier:
         deaf = deaf_to("USR1 USR2", remote)
         # What follows the host is evaluated by a shell there.
         return deaf if host.name == self.here else ["qrsh", "-inherit", host.name, shlex.join(deaf)]
+
+    def way(self, host: Host) -> Way:
+        return Way("qrsh", f"qhost -h {host.name}")
 
 
 def allocation(environment: Environment = os.environ) -> tuple[list[Host], QrshCarrier]:

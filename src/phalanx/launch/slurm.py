@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from phalanx.errors import UserError
 from phalanx.launch.batch import LOG, WARNING_S, BatchJob, Dialect, clock
-from phalanx.launch.carrier import deaf_to
+from phalanx.launch.carrier import Way, deaf_to
 from phalanx.launch.hosts import Host
 from phalanx.launch.nodelist import expand
 from phalanx.launch.scheduler import State, called
@@ -52,6 +52,9 @@ class SrunCarrier:
     def command(self, host: Host, remote: Sequence[str]) -> list[str]:
         one = ["--nodes=1", "--ntasks=1", f"--nodelist={host.name}", "--overlap", "--cpu-bind=none", "--quiet"]
         return ["srun", *one, *deaf_to("TERM", remote)]
+
+    def way(self, host: Host) -> Way:
+        return Way("srun", f"scontrol show node {host.name}")
 
 
 def allocation(environment: Environment = os.environ) -> list[Host]:

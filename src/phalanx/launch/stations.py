@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from phalanx.errors import UserError
-from phalanx.launch.carrier import NO_FOLDER, NO_PYTHON
+from phalanx.launch.carrier import HERE, NO_FOLDER, NO_PYTHON, Way
 from phalanx.launch.channel import Channel, Loss
 from phalanx.launch.code import digest_here, version_here
 from phalanx.launch.hosts import Host
@@ -13,6 +13,7 @@ from phalanx.launch.messages import PROTOCOL, Message
 
 CLOCK_SKEW_S = 5.0
 _SSH_FAILED = 255
+_KEY_TROUBLE = ("host key verification failed", "no matching host key", "identification has changed")
 
 
 @dataclass(eq=False)
@@ -20,6 +21,7 @@ class Station:
     """A host, the channel to its agent, and what the agent said last of each kind."""
 
     host: Host
+    way: Way = HERE
     inner: bool = False  # its agent is inside of this process
     channel: Channel | None = None
     said: dict[str, Message] = field(default_factory=dict)
@@ -50,18 +52,14 @@ class Station:
 
 
 def explain_loss(station: Station, loss: Loss) -> str:
-    """Why there is no agent, in a line: what ssh or the host said, and what to try."""
+    """Why there is no agent, in a line: what the way there or the host said, and what to try."""
     printed = " / ".join(loss.printed[-3:]) or "nothing was printed"
     low = printed.lower()
-    target = station.host.target
-    by_hand = f"ssh {target}"
+    target, way = station.host.target, station.way
+    by_ssh = way.by in ("ssh", "mpirun")  # mpirun reaches hosts by ssh too
     if station.has_said("hello"):
-        how = (
-            ""
-            if loss.code is None
-            else f"{'ssh' if loss.code == _SSH_FAILED else 'its agent'} ended with {loss.code}, "
-        )
-        return f"its agent or the line to it is gone ({how}{printed}); see whether the host is up: `{by_hand} true`"
+        ended = "" if loss.code is None else f"{way.by or 'it'} ended with {loss.code}, "
+        return f"its agent or the line to it is gone ({ended}{printed}); see how the host is with `{way.check}`"
     if loss.code == NO_FOLDER:
         return f"its folder is not there ({printed}); check --sync-dst-dir"
     if loss.code == NO_PYTHON:
@@ -70,15 +68,13 @@ def explain_loss(station: Station, loss: Loss) -> str:
         return f"its Python has no phalanx ({printed}); install it there, or send it with --sync-dst-dir DIR"
     if "no such command" in low:
         return f"its phalanx is older and has no agent ({printed}); install {version_here()}, or --sync-dst-dir DIR"
-    if "host key verification failed" in low or "no matching host key" in low or "identification has changed" in low:
-        return f"its host key is unknown or has changed ({printed}); check it, then log in once by hand: {by_hand}"
-    if "permission denied" in low:
-        return (
-            f"it refused every key ({printed}); let this host in with ssh-copy-id {target}, then try `{by_hand} true`"
-        )
-    if loss.code == _SSH_FAILED or loss.code is None:
-        return f"it cannot be reached ({printed}); try `{by_hand} true`"
-    return f"its agent ended with code {loss.code} ({printed}); try `{by_hand} true`"
+    if by_ssh and any(part in low for part in _KEY_TROUBLE):
+        return f"its host key is unknown or has changed ({printed}); check it, then log in once by hand: ssh {target}"
+    if by_ssh and "permission denied" in low:
+        return f"it refused every key ({printed}); let this host in with ssh-copy-id {target}, then try `{way.check}`"
+    if (way.by == "ssh" and loss.code == _SSH_FAILED) or loss.code is None:
+        return f"it cannot be reached ({printed}); try `{way.check}`"
+    return f"its agent ended with code {loss.code} ({printed}); try `{way.check}`"
 
 
 def refuse_lost(stations: Sequence[Station], doing: str) -> None:

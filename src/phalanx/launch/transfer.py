@@ -5,7 +5,7 @@ from pathlib import Path
 
 from phalanx.errors import UserError
 from phalanx.launch.messages import Message
-from phalanx.launch.run_files import NEEDED, newest_checkpoint, read_piece, write_piece
+from phalanx.launch.run_files import NEEDED, Saved, newest_checkpoint, read_piece, write_piece
 from phalanx.launch.stations import Station
 
 _PIECE_S = 30.0  # for one piece
@@ -19,29 +19,37 @@ class Transfer:
     def __init__(self, run: Path, until: Until) -> None:
         self._run, self._until = run, until
 
-    async def newest(self, station: Station | None) -> list[str]:
-        """The files of the newest checkpoint on a station, or on this host."""
+    async def newest(self, station: Station | None) -> Saved:
+        """The newest checkpoint on a station, or on this host."""
         if station is None:
             return newest_checkpoint(self._run)
         answer = await self._ask(station, {"do": "newest"}, "newest")
-        return list(answer["files"])
+        return Saved(*answer["saved"])
 
     async def fetch(self, station: Station, names: Sequence[str]) -> None:
         """Bring files here. Those that are not there are left out."""
         for name in names:
             await self._copy(name, station, [None])
 
-    async def spread(self, first: Station, stations: Sequence[Station]) -> None:
-        """See that every station has the newest checkpoint, the first station's or this host's own."""
-        there, here = await self.newest(first), await self.newest(None)
-        source, files = (None, here) if here and (not there or here[0] > there[0]) else (first, there)
-        if not files:
-            return
-        lacking = [one for one in stations if one is not source and await self.newest(one) != files]
-        if source is None:
-            lacking = [one for one in lacking if not one.shared]
-        for name in [*NEEDED, *files] if lacking else []:
-            await self._copy(name, source, list(lacking))
+    async def spread(self, first: Station, stations: Sequence[Station]) -> bool:
+        """See that every station has the newest checkpoint, whoever has that. False where there is none.
+
+        Trainers that lost another one each save where they stand, on disks of their own: what they saved may be newer
+        than what the first station has, and of the same step without being the same. The first station's counts then.
+        """
+        others: list[Station | None] = [None, *(one for one in stations if one is not first)]
+        saved = {place: await self.newest(place) for place in (first, *others)}
+        source = max(saved, key=lambda place: saved[place].step)
+        if not saved[source].files:
+            return False
+        keeper = first if source is not None else None  # of the run's other files
+        far = [one for one in stations if one is not keeper and not (one.shared and (keeper is None or keeper.shared))]
+        for name in NEEDED if far else []:
+            await self._copy(name, keeper, far)
+        lacking = [one for one in stations if saved[one] != saved[source]]
+        for name in saved[source].files if lacking else []:
+            await self._copy(name, source, lacking)
+        return True
 
     async def _copy(self, name: str, source: Station | None, targets: Sequence[Station | None]) -> None:
         offset = 0

@@ -11,9 +11,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from phalanx.errors import UserError
+from phalanx.launch.carrier import Way
 from phalanx.launch.dial import INVITATION
 from phalanx.launch.needs import Needs
 
@@ -26,6 +27,7 @@ _OVER = ("STOPPED", "FAILED", "SUCCEEDED")
 class Yarn:
     """A service of `num_places` containers, each with an agent."""
 
+    way: ClassVar[Way] = Way("YARN", "yarn node -list -all")
     url: str  # of the ResourceManager
     name: str
     num_places: int
