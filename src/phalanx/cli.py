@@ -146,11 +146,11 @@ def train(
     role = role_from()
     request = read_request(locals(), role)
     config = request.resolved.config
+    hold_lifeline()
     if role is None:
         _check_early(config)
     if role is None and (config.exchange.method != "local" or config.data.servers or config.eval.evaluator):
         raise typer.Exit(_launch(request))
-    hold_lifeline()
     if role is not None:
         role = complete(role, config.exchange)
         if role.kind == "scheduler":  # all have met, and nobody needs it any more

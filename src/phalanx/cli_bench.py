@@ -12,6 +12,109 @@ app = typer.Typer(no_args_is_help=True, help="Measure training, input and exchan
 
 Markdown = Annotated[Path | None, typer.Option(help="also write the tables to this file, as Markdown")]
 Json = Annotated[Path | None, typer.Option("--json", help="also write tables, machine and versions to this file")]
+Peers = Annotated[str, typer.Option(help="all that are installed, none, or names with commas")]
+PeerEnv = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=PATH", help="a peer's own Python or virtual environment; may be repeated"),
+]
+
+
+@app.command()
+def train(
+    model: Annotated[str, typer.Option(help="a name that `phalanx models` lists")] = "resnet50",
+    batch_size: Annotated[int, typer.Option(min=2)] = 32,
+    size: Annotated[int, typer.Option(min=1, help="height and width of the images")] = 224,
+    steps: Annotated[int, typer.Option(min=1, help="of each turn, after two that are not counted")] = 4,
+    rounds: Annotated[int, typer.Option(min=1, help="turns of each")] = 3,
+    turn_seconds: Annotated[float, typer.Option(min=0.1, help="when a slow peer's turn ends, a step at least")] = 120,
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16: of Phalanx, and of peers that can choose")] = "auto",
+    peers: Peers = "all",
+    peer_env: PeerEnv = None,
+    markdown: Markdown = None,
+    json_file: Json = None,
+) -> None:
+    """Training: images/s of one trainer, beside PyTorch, timm, TensorFlow, Paddle, MXNet on the same model."""
+    from phalanx.bench.environments import parse_environments
+
+    pythons = parse_environments(peer_env or [])
+    from phalanx.bench.train import bench_train, make_plan
+
+    plan = make_plan(model, batch_size, size, steps, rounds, turn_seconds, precision)
+    bench_train(Console(), plan, _names(peers), pythons, markdown=markdown, json_file=json_file)
+
+
+def _names(peers: str) -> list[str] | None:
+    return {"all": None, "none": []}.get(peers, peers.split(","))
+
+
+@app.command()
+def scaling(
+    workers: Annotated[str, typer.Option(help="how many, such as 1,2,4; one worker is always measured")] = "1,2",
+    update_method: Annotated[str, typer.Option(help="collective or pserver")] = "collective",
+    mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S; default sync")] = None,
+    servers: Annotated[int | None, typer.Option(min=1, help="pserver: how many; default 1")] = None,
+    model: Annotated[str, typer.Option(help="a name that `phalanx models` lists")] = "resnet50",
+    batch_size: Annotated[int, typer.Option(min=2, help="weak: of each worker; strong: of all together")] = 16,
+    size: Annotated[int, typer.Option(min=1, help="height and width of the images")] = 224,
+    steps: Annotated[int, typer.Option(min=2, help="of each run, after two that are not counted")] = 6,
+    rounds: Annotated[int, typer.Option(min=1, help="runs of each")] = 3,
+    launcher: Annotated[str | None, typer.Option(help="of `phalanx launch`; default ssh where hosts are named")] = None,
+    hostfile: Annotated[Path | None, typer.Option("-H", "--hostfile", help="a host a line")] = None,
+    plot: Annotated[Path | None, typer.Option(help="draw it: .png, .svg or .pdf")] = None,
+    markdown: Markdown = None,
+    json_file: Json = None,
+) -> None:
+    """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and what the rest is lost to."""
+    from phalanx.bench.scaling_plan import Plan, parse_workers, refuse_uneven
+    from phalanx.cli import read_request
+    from phalanx.cli_launch import LAUNCHERS, parse_train
+
+    if update_method not in ("collective", "pserver"):
+        raise UserError(
+            f"--update-method {update_method} does not scale",
+            why="workers must share their updates",
+            remedy="collective or pserver",
+        )
+    if update_method != "pserver" and (mode or servers):
+        raise UserError(
+            f"{'--mode' if mode else '--servers'} does not go together with --update-method {update_method}",
+            why="only pserver has parameter servers",
+            remedy="leave it out, or --update-method pserver",
+        )
+    launcher = launcher or ("ssh" if hostfile else None)
+    if launcher is not None and launcher not in LAUNCHERS:
+        raise UserError(f"there is no launcher {launcher!r}", why="unknown name", remedy=nearest(launcher, LAUNCHERS))
+    counts = parse_workers(workers)
+    job = (update_method, mode or "sync", servers or 1)
+    plan = Plan(counts, *job, model, batch_size, size, steps, rounds, launcher, hostfile)
+    refuse_uneven(plan)
+    read_request(parse_train(plan.words("weak", max(counts), independent=False)))  # refuses what `train` would
+    from phalanx.bench.scaling import bench_scaling
+
+    bench_scaling(Console(), plan, markdown=markdown, json_file=json_file, plot=plot)
+
+
+@app.command("time-to-accuracy")
+def time_to_accuracy(
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="RECIPE [KEY=VALUE]...", help="a recipe's name or file, and settings as for `train`"),
+    ],
+    target: Annotated[str, typer.Option(help="top-1 on the validation data: 0.94 or 94%")],
+    seeds: Annotated[int, typer.Option(min=1, help="runs, with seeds from 0")] = 3,
+    data: Annotated[str | None, typer.Option(help="as for `phalanx train`")] = None,
+    markdown: Markdown = None,
+    json_file: Json = None,
+) -> None:
+    """Training to an accuracy: wall seconds, start-up and validation included, mean and spread over seeds."""
+    from phalanx.bench.time_to_accuracy import bench_time_to_accuracy, parse_target
+    from phalanx.cli import read_request
+    from phalanx.cli_launch import parse_train
+
+    share = parse_target(target)
+    words = [*settings, *(["--data", data] if data else [])]
+    name = read_request(parse_train(words)).resolved.config.name  # refuses what `train` would
+    bench_time_to_accuracy(Console(), words, name, share, seeds, markdown=markdown, json_file=json_file)
 
 
 @app.command()
@@ -52,35 +155,23 @@ def input_speed(
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     threads: Annotated[int | None, typer.Option(min=1, help="and workers of peers; default: one per core")] = None,
     decode: Annotated[str, typer.Option(help="fast or exact")] = "fast",
-    peers: Annotated[str, typer.Option(help="all that are installed, none, or names with commas")] = "all",
-    peer_env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=PYTHON", help="run a peer by this Python; may be repeated")
-    ] = None,
+    peers: Peers = "all",
+    peer_env: PeerEnv = None,
     rounds: Annotated[int, typer.Option(min=1, help="turns of each")] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 4.0,
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
     """Input: images/s from disk to batch, beside torchvision, timm, tf.data, DALI, FFCV and others."""
-    pythons = dict(_pair(text) for text in peer_env or [])
+    from phalanx.bench.environments import parse_environments
+
+    pythons = parse_environments(peer_env or [])
     if decode not in ("fast", "exact"):
         raise UserError(f"--decode {decode} is not known", why="unknown value", remedy="fast or exact")
     from phalanx.bench.io import Plan, bench_io, default_threads
 
-    names = {"all": None, "none": []}.get(peers, peers.split(","))
     plan = Plan(size, batch_size, threads or default_threads(), decode, rounds, seconds)
-    bench_io(Console(), data, plan, names, pythons, markdown=markdown, json_file=json_file)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, python = text.partition("=")
-    if not python:
-        raise UserError(
-            f"--peer-env {text!r} names no Python",
-            why="it is written NAME=PYTHON",
-            remedy="such as --peer-env tf.data=/path/to/env/bin/python",
-        )
-    return name, python
+    bench_io(Console(), data, plan, _names(peers), pythons, markdown=markdown, json_file=json_file)
 
 
 @app.command()

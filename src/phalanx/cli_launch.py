@@ -79,17 +79,19 @@ def launch(
     from phalanx.launch.batch import BatchOptions
     from phalanx.launch.carrier import Sync
     from phalanx.launch.kubernetes import KubernetesOptions
+    from phalanx.launch.lifeline import hold_lifeline
     from phalanx.launch.needs import Needs
 
-    spelled = planning.train_words(words, _parse_train, workers, servers)
+    hold_lifeline()
+    spelled = planning.train_words(words, parse_train, workers, servers)
     hosts, alone = planning.find_hosts(hostfile, ips, servers_on)
     chosen = launcher or ("ssh" if hosts else "local")
     if chosen not in LAUNCHERS:
         raise UserError(f"there is no launcher {chosen!r}", why="unknown name", remedy=nearest(chosen, LAUNCHERS))
     planned = planning.LaunchPlan(
         words=tuple(spelled),
-        request=read_request(_parse_train(spelled)),
-        recipe_at=planning.recipe_position(spelled, _parse_train),
+        request=read_request(parse_train(spelled)),
+        recipe_at=planning.recipe_position(spelled, parse_train),
         launcher=chosen,
         command=planning.command_line(),
         hosts=tuple(hosts),
@@ -113,7 +115,7 @@ def launch(
     raise typer.Exit(import_module(LAUNCHERS[chosen]).start(planned, Console(stderr=not dry_run)))
 
 
-def _parse_train(words: Sequence[str]) -> Mapping[str, Any]:
+def parse_train(words: Sequence[str]) -> Mapping[str, Any]:
     """The parameters that `phalanx train` would see."""
     from phalanx import cli
 

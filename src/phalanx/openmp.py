@@ -3,6 +3,8 @@
 import os
 
 VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+_OURS = {"OMP_WAIT_POLICY": "PASSIVE"}
+_chosen: list[str] = []  # whether it was us who chose
 
 
 def let_idle_threads_sleep() -> None:
@@ -12,7 +14,13 @@ def let_idle_threads_sleep() -> None:
     barrier then costs a time slice: measured 3-15 times slower on two shared cores, see docs/log.md.
     """
     if not any(name in os.environ for name in VARIABLES):
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ |= _OURS
+        _chosen.append("asleep")
+
+
+def environment_of_others() -> dict[str, str]:
+    """The environment as the user has it: a program of others that is measured must not gain or lose by our choice."""
+    return {name: value for name, value in os.environ.items() if not (_chosen and name in _OURS)}
 
 
 def waiting() -> tuple[str, str]:

@@ -4,15 +4,17 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from phalanx.bench.contender import Contender, ContenderFailed, memory_of
-from phalanx.bench.peers import files_of, taken
+from phalanx.bench.contender import Contender, ContenderFailed, Turn, memory_of, peak_of
+from phalanx.bench.peers import files_of
+from phalanx.bench.turns import taken
 
 COUNTING = """
 import itertools, sys
-from phalanx.bench.peers import serve
+from phalanx.bench.turns import serve
 print("a remark of some library")
 serve(itertools.repeat(8))
 """
@@ -26,15 +28,15 @@ FAILING = "import sys; sys.exit('no module named frobnicate')"
 SILENT = "import time; time.sleep(600)"
 
 
-def contender(program: str) -> Contender:
-    return Contender("it", [sys.executable, "-c", program])
+def contender(program: str, **options: Any) -> Contender:
+    return Contender("it", [sys.executable, "-c", program], **options)
 
 
 def test_it_is_measured_as_often_as_asked() -> None:
     with contender(COUNTING) as it:
         it.wait_until_ready()
         for _ in range(2):
-            it.take_turn(0.05)
+            it.take_turn(Turn(0.05))
     assert len(it.turns.rates) == 2
     assert min(it.turns.rates) > 8
     assert min(it.turns.cpu_s) >= 0
@@ -50,12 +52,11 @@ def test_one_that_ends_between_turns_is_told() -> None:
     with contender("print('{}', flush=True); input(); raise SystemExit('enough')") as it:
         it.wait_until_ready()
         with pytest.raises(ContenderFailed, match="enough"):
-            it.take_turn(0.1)
+            it.take_turn(Turn(0.1))
 
 
-def test_one_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.bench.contender.START_TIMEOUT_S", 0.3)
-    with contender(SILENT) as it, pytest.raises(ContenderFailed, match="did not answer"):
+def test_one_that_does_not_answer_is_given_up() -> None:
+    with contender(SILENT, start_timeout_s=0.3) as it, pytest.raises(ContenderFailed, match="did not answer"):
         it.wait_until_ready()
 
 
@@ -85,12 +86,15 @@ def _is_running(pid: str) -> bool:
 def test_nothing_is_left_of_a_process_that_is_gone() -> None:
     assert memory_of(2**22 + 1) == 0
     assert memory_of(os.getpid()) > 0
+    assert peak_of(2**22 + 1) == 0
+    assert peak_of(os.getpid()) > 0
 
 
 def test_images_are_counted_until_the_time_is_up() -> None:
     images, seconds = taken(iter([3] * 10**7), 0.02)
     assert images % 3 == 0
     assert seconds >= 0.02
+    assert taken(iter([3] * 10), 60.0, most=4)[0] == 12
 
 
 def test_files_and_labels_are_in_the_order_of_numbers(tmp_path: Path) -> None:

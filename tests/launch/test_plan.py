@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from phalanx.cli import app
-from phalanx.cli_launch import _parse_train as parse
+from phalanx.cli_launch import parse_train as parse
 from phalanx.errors import UserError
 from phalanx.launch.carrier import SshCarrier, Sync, agent_command
 from phalanx.launch.hosts import Host

@@ -61,7 +61,16 @@ def bench_comm(
         table, found = measures[part]()
         tables.append(table)
         figures.update(found)
-    tell(console, "comm", tables, figures, markdown=markdown, json_file=json_file)
+    tell(
+        console,
+        "comm",
+        tables,
+        figures,
+        subject=f"{model}, {workers} workers, {servers} servers",
+        fewer_is_better=[name for name in figures if "all-reduce" in name or "copies" in name],
+        markdown=markdown,
+        json_file=json_file,
+    )
 
 
 def _exchange(console: Console, job: dict[str, Any], workers: int, servers: int) -> tuple[Table, dict[str, float]]:

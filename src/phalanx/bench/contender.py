@@ -1,7 +1,7 @@
 """A program that makes batches when it is told to: started once, measured in turns, watched, and ended.
 
-It prints JSON lines: {"ready": true} once it has made a batch, then, for each number of seconds that it is sent, what
-came of them. See `serve` in peers.py. Others of a kind wait meanwhile, so all meet the same neighbours on the machine.
+It prints JSON lines: {"ready": true} once it has made a batch, then, for each turn that it is asked for, what came of
+it. See `serve` in turns.py. Others of a kind wait meanwhile, so all meet the same neighbours on the machine.
 """
 
 import json
@@ -11,9 +11,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -29,6 +29,17 @@ class ContenderFailed(Exception):
     """It ended, or did not answer. The message says why, in its own last words."""
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What a contender is asked for: so many seconds, or until it has made so many batches."""
+
+    seconds: float
+    batches: int | None = None
+    # Batches made ahead while others were measured are used up before the clock starts; no loader keeps as many.
+    warm_up_s: float = 1.0
+    warm_up_batches: int = 10
+
+
 @dataclass
 class Turns:
     """What came of a contender's turns."""
@@ -39,14 +50,28 @@ class Turns:
 
 
 class Contender:
-    """One program. Used as a context manager, it and all that it started are gone at the end."""
+    """One program. Used as a context manager, it and all that it started are gone at the end.
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    Without an `environment` it has this process's own; `memory` counts the bytes that a process holds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        memory: Callable[[int], int] | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
         self.name, self.turns = name, Turns()
+        self._memory = memory or memory_of
+        self._start_timeout_s, self._answer_timeout_s = start_timeout_s, answer_timeout_s
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with the contender)
         self._process = subprocess.Popen(
             command,
-            env={**os.environ, **(environment or {})},
+            env=environment or None,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
@@ -67,20 +92,22 @@ class Contender:
         self._process.wait()
         self._complaints.close()
 
-    def wait_until_ready(self) -> None:
-        self._answer(START_TIMEOUT_S)
+    def wait_until_ready(self) -> dict[str, Any]:
+        """Until it has made a batch. What it tells about itself."""
+        return self._answer(self._start_timeout_s)
 
-    def take_turn(self, seconds: float) -> None:
-        """Have it make batches for so long, and note the result."""
+    def take_turn(self, turn: Turn) -> int:
+        """Have it make batches, and note the result. How many images these were."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{seconds}\n")
+            self._process.stdin.write(json.dumps(asdict(turn)) + "\n")
             self._process.stdin.flush()
         except OSError:
             raise ContenderFailed(self._last_words()) from None
-        told = self._answer(seconds + ANSWER_TIMEOUT_S)
+        told = self._answer(turn.seconds + self._answer_timeout_s)
         self.turns.rates.append(told["images"] / told["seconds"])
         self.turns.cpu_s.append(told["cpu_s"] / max(1, told["images"]))
+        return int(told["images"])
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -92,13 +119,15 @@ class Contender:
     def _answer(self, timeout_s: float) -> dict[str, Any]:
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
-            self.turns.memory_bytes = max(self.turns.memory_bytes, memory_of(self._process.pid))
+            self.turns.memory_bytes = max(self.turns.memory_bytes, self._memory(self._process.pid))
             try:
                 told = self._answers.get(timeout=WATCH_EVERY_S)
             except Empty:
                 continue
             if told is None:
                 raise ContenderFailed(self._last_words())
+            if "failed" in told:
+                raise ContenderFailed(told["failed"])
             return told
         raise ContenderFailed(f"it did not answer within {timeout_s:.0f} s")
 
@@ -120,3 +149,12 @@ def memory_of(pid: int) -> int:
         for task in Path(f"/proc/{pid}/task").iterdir():
             total += sum(memory_of(int(child)) for child in (task / "children").read_text().split())
     return total
+
+
+def peak_of(pid: int) -> int:
+    """Bytes that a process has held at the most, which the kernel remembers."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    return 0

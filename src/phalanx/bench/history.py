@@ -5,8 +5,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,29 @@ class Entry:
     figures: dict[str, float]
     machine: dict[str, Any]
     versions: dict[str, str]
+    subject: str = ""  # what was measured: only figures of the same subject can be compared
+    fewer_is_better: list[str] = field(default_factory=list)  # those of the figures
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def make_entry(benchmark: str, figures: Mapping[str, float]) -> Entry:
+def make_entry(
+    benchmark: str,
+    figures: Mapping[str, float],
+    subject: str = "",
+    fewer_is_better: Collection[str] = (),
+    peer_versions: Mapping[str, str] | None = None,
+) -> Entry:
     return Entry(
         benchmark,
         time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         shlex.join(["phalanx", *sys.argv[1:]]),
         {name: float(value) for name, value in figures.items()},
         machine(),
-        versions(),
+        versions() | dict(peer_versions or {}),
+        subject,
+        [name for name in figures if name in fewer_is_better],
     )
 
 

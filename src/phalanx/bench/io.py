@@ -3,13 +3,11 @@
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ import numpy as np
 from rich.console import Console
 
 from phalanx.bench import peers as peers_program
-from phalanx.bench.contender import Contender, ContenderFailed
+from phalanx.bench.contender import Contender, ContenderFailed, Turn
+from phalanx.bench.environments import find_peers, peer_command, refuse_unknown
 from phalanx.bench.io_stages import stages
 from phalanx.bench.peers import PEERS
 from phalanx.bench.report import Table, tell
@@ -28,7 +27,7 @@ from phalanx.data.jpeg import decoder_status, find_decoder
 from phalanx.data.labelled import Labelled
 from phalanx.data.open import open_parts
 from phalanx.data.order import Indices
-from phalanx.errors import UserError, nearest
+from phalanx.errors import UserError
 from phalanx.native.build import SWITCH
 from phalanx.observe.progress import progress
 
@@ -60,7 +59,7 @@ def bench_io(
     json_file: Path | None,
 ) -> None:
     """Measure in turns, and tell. `peers` None: all that are installed."""
-    _refuse_unknown([*(peers or []), *peer_pythons])
+    refuse_unknown([*(peers or []), *peer_pythons], PEERS)
     parts, notes = open_parts(DataConfig(source=data), threads=0)
     source = parts["train"]
     is_encoded = isinstance(source, EncodedSource)
@@ -70,7 +69,8 @@ def bench_io(
             why="its images are decoded already, and others read JPEG files",
             remedy="--peers none, or give the files it was made from",
         )
-    pythons, absent = _installed(peers, peer_pythons) if is_encoded else ({}, [])
+    modules = {name: needed for name, (_, needed) in PEERS.items()} if is_encoded else {}
+    found = find_peers(modules, peers, peer_pythons)
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as scratch:
         indices, left_out = _chosen(source, plan.reads)
         notes = [*notes, *left_out]
@@ -87,19 +87,22 @@ def bench_io(
             job["root"] = str(_lay_out(console, source, indices, Path(scratch, "images")))
             if isinstance(source, FileSource):
                 job |= {"source": f"folder:{job['root']}", "indices": None}
-        results, failed = _measure(console, _commands(job, pythons), plan)
+        results, failed = _measure(console, _commands(job, found.pythons), plan)
         split = stages(source, indices, plan.size)
-    if absent:
-        notes.append(f"not installed: {', '.join(absent)}")
+    if found.absent:
+        notes.append(f"not installed: {', '.join(found.absent)}")
     notes += [f"{name}: {reason}" for name, reason in failed.items()]
     tables, figures = _tables(source, plan, results, split, notes)
-    tell(console, "io", tables, figures, markdown=markdown, json_file=json_file)
-
-
-def _refuse_unknown(names: Sequence[str]) -> None:
-    for name in names:
-        if name not in PEERS:
-            raise UserError(f"{name!r} is not a peer that is known", why="unknown name", remedy=nearest(name, PEERS))
+    tell(
+        console,
+        "io",
+        tables,
+        figures,
+        subject=f"{source.description}, {plan.size}² {plan.decode}, {plan.threads} threads",
+        versions=found.versions,
+        markdown=markdown,
+        json_file=json_file,
+    )
 
 
 def _chosen(source: Labelled, reads: int) -> tuple[Indices, list[str]]:
@@ -134,32 +137,6 @@ def _lay_out(console: Console, source: EncodedSource, indices: Indices, root: Pa
     return root
 
 
-def _installed(wanted: Sequence[str] | None, given: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The Python that each wanted peer runs by, and the peers that are not there."""
-    pythons, absent = {}, []
-    for name, (_, modules) in PEERS.items():
-        if wanted is None or name in wanted or name in given:
-            python = given.get(name, sys.executable)
-            if _has(python, modules):
-                pythons[name] = python
-            else:
-                absent.append(name)
-    return pythons, absent
-
-
-def _has(python: str, modules: Sequence[str]) -> bool:
-    if python == sys.executable:
-        return all(find_spec(module.partition(".")[0]) and find_spec(module) for module in modules)
-    imports = "; ".join(f"import {module}" for module in modules)
-    try:
-        done = subprocess.run([python, "-c", imports], capture_output=True, text=True, timeout=120, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(
-            f"{python} does not run", why=str(error), remedy="give a Python: --peer-env NAME=FOLDER/bin/python"
-        ) from error
-    return done.returncode == 0
-
-
 Commands = dict[str, tuple[list[str], dict[str, str]]]
 
 
@@ -169,11 +146,10 @@ def _commands(job: dict[str, Any], pythons: dict[str, str]) -> Commands:
     text = json.dumps(job)
     commands: Commands = {OURS: ([*ours, "pipeline", text], {})}
     if "root" in job and find_decoder() is not None:
-        commands[PILLOW] = ([*ours, "pipeline", text], {SWITCH: "0"})
+        commands[PILLOW] = ([*ours, "pipeline", text], {**os.environ, SWITCH: "0"})
         commands[BOUND] = ([*ours, "entropy", text], {})
     for name, python in pythons.items():
-        # Its own folder is not to be searched for modules: it holds an io.py.
-        commands[name] = ([python, "-P", str(Path(peers_program.__file__)), name, text], {})
+        commands[name] = (peer_command(python, peers_program.__file__, name, text), {})
     return commands
 
 
@@ -193,7 +169,7 @@ def _measure(console: Console, commands: Commands, plan: Plan) -> tuple[dict[str
         for _ in range(plan.rounds):
             for name in list(contenders):
                 try:
-                    contenders[name].take_turn(plan.seconds)
+                    contenders[name].take_turn(Turn(plan.seconds))
                 except ContenderFailed as error:
                     failed[name] = str(error)
                     del contenders[name]

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from phalanx.bench.peers import Job, files_of, serve
+from phalanx.bench.peers import Job, files_of
+from phalanx.bench.turns import serve
 from phalanx.config.schema import DataConfig
 from phalanx.data.framing import RandomResizedCrop
 from phalanx.data.jpeg import find_decoder

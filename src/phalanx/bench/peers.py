@@ -1,72 +1,19 @@
-"""The loaders of others, each an endless iterable of batches, measured on demand. A program of its own.
+"""The loaders of others, each an endless iterable of batches, which turns.py measures on demand.
 
-    PYTHON peers.py NAME JOB
-
-It runs in whichever environment a peer is installed in, so it imports nothing of Phalanx. `JOB` is JSON: `root` holds
+It runs in whichever environment a peer is installed in, so it imports nothing of Phalanx. A job has `root`, which holds
 class folders of JPEG files, `size`, `batch`, `threads`, and `scratch`, a folder for files that a peer needs in a form
 of its own. All do the same: decode, random-resized crop, flip, batches of uint8 where the peer can.
 """
 
 import io
 import itertools
-import json
 import os
 import random
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# Batches made ahead while others were measured are used up before the clock starts; nobody here keeps as many.
-WARM_UP_S = 1.0
-WARM_UP_BATCHES = 10
-
 Job = dict[str, Any]
-
-
-def serve(batches: Iterator[int]) -> None:
-    """Say when the first batch is there; then, for each line with a number of seconds, how many images came in them."""
-    next(batches)
-    tell({"ready": True})
-    for line in sys.stdin:
-        taken(batches, WARM_UP_S)
-        sum(itertools.islice(batches, WARM_UP_BATCHES))
-        cpu = _cpu_s()
-        images, seconds = taken(batches, float(line))
-        tell({"images": images, "seconds": seconds, "cpu_s": _cpu_s() - cpu})
-
-
-def taken(batches: Iterator[int], seconds: float) -> tuple[int, float]:
-    """Images that came within so many seconds, and how many seconds these really were."""
-    begin, images = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds:
-        images += next(batches)
-    return images, time.perf_counter() - begin
-
-
-def tell(message: dict[str, object]) -> None:
-    sys.__stdout__.write(json.dumps(message) + "\n")  # type: ignore[union-attr]
-    sys.__stdout__.flush()  # type: ignore[union-attr]
-
-
-def _cpu_s() -> float:
-    """CPU seconds of this process and of those it has started, which a loader's workers are."""
-    ticks = 0
-    for pid in _family(os.getpid()):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _family(pid: int) -> Iterator[int]:
-    yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield from _family(int(child))
 
 
 def files_of(job: Job) -> tuple[list[str], list[int]]:
@@ -234,6 +181,40 @@ def dali(job: Job) -> Iterator[int]:
     return (len(made.run()[0]) for _ in itertools.count())
 
 
+def mxnet(job: Job) -> Iterator[int]:
+    """MXNet's ImageRecordIter in its uint8 form, on a .rec of the same files."""
+    from mxnet import io as mx
+    from mxnet import recordio
+
+    place = str(Path(job["scratch"], "peer.rec"))
+    writer = recordio.MXRecordIO(place, "w")
+    for number, (file, label) in enumerate(zip(*files_of(job), strict=True)):
+        writer.write(recordio.pack(recordio.IRHeader(0, label, number, 0), Path(file).read_bytes()))
+    writer.close()
+    loader = mx.ImageRecordUInt8Iter(
+        path_imgrec=place,
+        data_shape=(3, job["size"], job["size"]),
+        batch_size=job["batch"],
+        preprocess_threads=max(1, job["threads"]),
+        shuffle=True,
+        rand_mirror=True,
+        random_resized_crop=True,
+        min_random_area=0.08,
+        max_random_area=1.0,
+        min_aspect_ratio=3 / 4,
+        max_aspect_ratio=4 / 3,
+    )
+
+    def batches() -> Iterator[int]:
+        while True:
+            loader.reset()
+            for batch in loader:
+                batch.data[0].wait_to_read()
+                yield len(batch.data[0]) - batch.pad
+
+    return batches()
+
+
 def ffcv_jpeg(job: Job) -> Iterator[int]:
     """FFCV's own file of the same images, as JPEGs."""
     return _ffcv(job, "jpg")
@@ -288,16 +269,7 @@ PEERS: dict[str, tuple[Callable[[Job], Iterator[int]], tuple[str, ...]]] = {
     "webdataset": (webdataset, ("webdataset", "torchvision")),
     "tf.data": (tf_data, ("tensorflow",)),
     "dali": (dali, ("nvidia.dali",)),
+    "mxnet": (mxnet, ("mxnet",)),
     "ffcv": (ffcv_jpeg, ("ffcv",)),
     "ffcv-raw": (ffcv_raw, ("ffcv",)),
 }
-
-
-def main() -> None:
-    name, job = sys.argv[1:]
-    sys.stdout = sys.stderr  # what a library prints is not for whoever listens
-    serve(PEERS[name][0](json.loads(job)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """What a benchmark tells: tables for a person, the same as Markdown and JSON, and a line in the history."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,23 @@ def tell(
     tables: Sequence[Table],
     figures: Mapping[str, float],
     *,
+    subject: str = "",
+    fewer_is_better: Collection[str] = (),
+    versions: Mapping[str, str] | None = None,
     markdown: Path | None = None,
     json_file: Path | None = None,
 ) -> Entry:
-    """Show the tables, write the files that were asked for, and remember the figures."""
+    """Show the tables, write the files that were asked for, and remember the figures.
+
+    Figures of the same `subject` are compared with one another later; `versions` are those of peers.
+    """
     for table in tables:
         console.print(Text(table.title, style="bold"))
         print_table(console, table.columns, table.rows, numbers=table.columns[1:])
         for note in table.notes:
             print_line(console, note)
-    entry = make_entry(benchmark, figures)
+    entry = make_entry(benchmark, figures, subject, fewer_is_better, versions or {})
+    print_line(console, f"again: {entry.command}")
     if markdown is not None:
         _write(markdown, "\n\n".join(map(as_markdown, tables)) + f"\n\n{entry.command}\n")
     if json_file is not None:

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from phalanx.errors import UserError
 from phalanx.observe import events as ev
 from phalanx.observe.events import read_events
+from phalanx.observe.figures import refuse_other_endings, save_figure
 
 Axis = Literal["step", "epoch", "time"]
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _LABELS = {"step": "step", "epoch": "epoch", "time": "seconds of training"}
-_ENDINGS = ("png", "svg", "pdf")
 
 
 class NothingToDraw(UserError):
@@ -82,10 +82,7 @@ def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[f
 
 def draw_curves(runs: list[Path], out: Path, axis: Axis = "epoch") -> None:
     """Accuracy, loss and learning rate of the runs. The file's ending chooses PNG, SVG or PDF."""
-    if out.suffix.lstrip(".") not in _ENDINGS:
-        raise UserError(
-            f"{out.name} has no known picture format", why=f"endings: {', '.join(_ENDINGS)}", remedy="-o curves.png"
-        )
+    refuse_other_endings(out)
     named = [read_curves(run, axis, label) for run, label in zip(runs, _names(runs), strict=True)]
     if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
         raise NothingToDraw(
@@ -120,12 +117,7 @@ def draw_curves(runs: list[Path], out: Path, axis: Axis = "epoch") -> None:
     legend = accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
     for label in legend.get_texts():
         label.set_parse_math(False)
-    try:
-        figure.savefig(out)
-    except OSError as error:
-        raise UserError(
-            f"{out} cannot be written", why=error.strerror or str(error), remedy="choose another -o"
-        ) from error
+    save_figure(figure, out)
 
 
 def _names(runs: list[Path]) -> list[str]:

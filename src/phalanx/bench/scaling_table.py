@@ -1,0 +1,161 @@
+"""What scaling runs say: speed-up and efficiency by number of workers, and what the lost time went to."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from phalanx.bench.report import Table
+from phalanx.bench.scaling_plan import Kind
+from phalanx.bench.scaling_runs import PARTS, Run
+
+LITTLE = 0.03  # of the time: no reason is looked for
+WORTH_TELLING = 0.2  # of what was lost
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A job, and as many independent trainers as it has workers, one after the other."""
+
+    job: Run
+    independent: Run
+
+
+Results = dict[Kind, dict[int, list[Pair]]]  # by number of workers, one for each round
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of workers, medians over rounds; ratios are taken round by round."""
+
+    workers: int
+    images_per_s: float
+    lowest: float
+    highest: float
+    speed_up: float
+    of_one: float
+    of_independent: float
+    job: Run
+    independent: Run
+
+
+def make_rows(by_workers: dict[int, list[Pair]]) -> list[Row]:
+    """From the least to the most workers."""
+    one = by_workers[1]
+    rows = []
+    for workers, pairs in sorted(by_workers.items()):
+        speeds = [pair.job.images_per_s for pair in pairs]
+        speed_up = statistics.median(
+            pair.job.images_per_s / base.job.images_per_s for pair, base in zip(pairs, one, strict=True)
+        )
+        rows.append(
+            Row(
+                workers,
+                statistics.median(speeds),
+                min(speeds),
+                max(speeds),
+                speed_up,
+                speed_up / workers,
+                statistics.median(pair.job.images_per_s / pair.independent.images_per_s for pair in pairs),
+                median_run([pair.job for pair in pairs]),
+                median_run([pair.independent for pair in pairs]),
+            )
+        )
+    return rows
+
+
+def median_run(runs: Sequence[Run]) -> Run:
+    return Run(
+        statistics.median(run.images_per_s for run in runs),
+        statistics.median(run.step_s for run in runs),
+        {name: statistics.median(run.parts[name] for run in runs) for name in PARTS},
+        statistics.median(run.waiting_s for run in runs),
+    )
+
+
+def reason(row: Row, one: Row, kind: Kind) -> str:
+    """What a step takes longer for than one worker's step would have it, the largest part first."""
+    if row.workers == 1:
+        return ""
+    share = 1 if kind == "weak" else row.workers
+    lost_s = row.job.step_s - one.job.step_s / share
+    if lost_s < LITTLE * row.job.step_s:
+        return "nothing to speak of"
+    excess = {name: row.job.parts[name] - one.job.parts[name] / share for name in PARTS}
+    excess["between steps"] = row.job.other_s - one.job.other_s / share
+    told = []
+    for name, seconds in sorted(excess.items(), key=lambda item: -item[1])[:2]:
+        if seconds > WORTH_TELLING * lost_s:
+            told.append(f"{name} +{1e3 * seconds:.0f} ms{_because(name, seconds, row, one, kind)}")
+    return "; ".join(told) or "a little of everything"
+
+
+def _because(name: str, seconds: float, row: Row, one: Row, kind: Kind) -> str:
+    if name == "compute":
+        share = 1 if kind == "weak" else row.workers
+        alike = row.independent.parts[name] - one.independent.parts[name] / share
+        if alike > seconds / 2:
+            cause = "hardware is shared" if kind == "weak" else "smaller batches, shared hardware"
+            return f" ({cause}: independent trainers lose {1e3 * alike:.0f})"
+        return " (independent trainers do not: the exchange works on the same cores)"
+    if name == "exchange":
+        waiting = row.job.waiting_s
+        return f" ({1e3 * waiting:.0f} of it waiting for the slowest)" if waiting > 0.1 * row.job.parts[name] else ""
+    if name == "update" and kind == "strong":
+        return " (each worker makes it whole)"
+    return ""
+
+
+def make_tables(results: Results, subject: str, batch_size: int, rounds: int, notes: Sequence[str]) -> list[Table]:
+    """A table for weak and one for strong scaling, and one of where the time of a step goes."""
+    tables = []
+    columns = ("workers", "ms/step", "images/s", "spread", "speed-up", "of N × one", "of N independent", "lost to")
+    meaning = {"weak": f"{batch_size} images for each worker", "strong": f"{batch_size} images shared by all"}
+    for kind, by_workers in results.items():
+        rows = make_rows(by_workers)
+        cells = [
+            [
+                str(row.workers),
+                f"{1e3 * row.job.step_s:,.0f}",
+                f"{row.images_per_s:,.1f}",
+                f"{row.lowest:,.1f} to {row.highest:,.1f}",
+                f"{row.speed_up:.2f}",
+                f"{100 * row.of_one:.0f} %",
+                f"{100 * row.of_independent:.0f} %",
+                reason(row, rows[0], kind),
+            ]
+            for row in rows
+        ]
+        title = f"{kind.capitalize()} scaling, {meaning[kind]} a step: {subject}, a thread each, {rounds} rounds"
+        tables.append(Table(title, columns, cells))
+    explained = (
+        "of N × one: efficiency against N times one worker's speed",
+        "of N independent: against N trainers at the same time that exchange nothing, on the same cores",
+        *notes,
+    )
+    tables.append(_time_table(results, explained))
+    return tables
+
+
+def _time_table(results: Results, notes: tuple[str, ...]) -> Table:
+    cells = []
+    for kind, by_workers in results.items():
+        for row in make_rows(by_workers):
+            for name, run in (("job", row.job), ("independent", row.independent)):
+                if row.workers == 1 and kind == "strong":
+                    continue  # the same as in weak scaling
+                milliseconds = [run.step_s, *(run.parts[part] for part in PARTS), run.other_s]
+                label = f"{kind}, {row.workers}, {name}" if row.workers > 1 else f"1, {name}"
+                cells.append([label, *(f"{1e3 * seconds:,.1f}" for seconds in milliseconds)])
+    return Table("Where a step's time goes, ms, means over workers", ("", "step", *PARTS, "between"), cells, notes)
+
+
+def make_figures(results: Results) -> dict[str, float]:
+    """What the history keeps."""
+    figures = {}
+    for kind, by_workers in results.items():
+        for row in make_rows(by_workers):
+            if row.workers > 1:
+                figures[f"{kind}, {row.workers} workers, of {row.workers} × one"] = row.of_one
+                figures[f"{kind}, {row.workers} workers, of independent"] = row.of_independent
+    one = make_rows(next(iter(results.values())))[0]
+    return {"1 worker, images/s": one.images_per_s, "1 worker, of independent": one.of_independent} | figures

@@ -1,0 +1,279 @@
+"""`phalanx bench train`: images a second of one trainer, beside the training steps of others on the same model."""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from phalanx.bench import matmul as matmul_program
+from phalanx.bench import train_peers as peers_program
+from phalanx.bench.contender import Contender, ContenderFailed, Turn, peak_of
+from phalanx.bench.environments import Found, find_peers, peer_command, refuse_unknown
+from phalanx.bench.report import Table, tell
+from phalanx.bench.train_peers import PEERS
+from phalanx.bench.training import TrainingFailed, synthetic, train_together
+from phalanx.config.schema import MachineConfig
+from phalanx.engine.settings import choose
+from phalanx.errors import UserError
+from phalanx.models.listing import cost
+from phalanx.observe.progress import progress
+from phalanx.openmp import environment_of_others
+
+OURS = "phalanx"
+CLASSES = 1000
+WARM_UP = 2  # steps of everyone that are not counted: memory is faulted in, kernels are chosen, graphs compiled
+START_TIMEOUT_S = 1800.0  # torch.compile may take minutes, and so may a step in a precision that is emulated
+MATMUL = Turn(1.0, warm_up_s=0.0, warm_up_batches=1)
+BACKWARD = 3  # a training step costs so many times its forward pass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured, and how."""
+
+    model: str
+    batch_size: int
+    size: int
+    steps: int
+    rounds: int
+    turn_s: float
+    precision: str  # fp32 or bf16: of Phalanx, and of those peers that can choose
+    threads: int
+
+    @property
+    def subject(self) -> str:
+        return f"{self.model} {self.size}² batch {self.batch_size}, {self.precision}, {self.threads} threads"
+
+    def job(self, **more: Any) -> str:
+        job = {"model": self.model, "batch": self.batch_size, "size": self.size, "classes": CLASSES}
+        return json.dumps({**job, "threads": self.threads, "precision": self.precision, **more})
+
+
+@dataclass
+class Line:
+    """One contender's turns, by round: one that is too slow or fails misses some."""
+
+    precision: str
+    parameters: int = 0
+    rates: dict[int, float] = field(default_factory=dict)  # images/s
+    shares: dict[int, float] = field(default_factory=dict)  # of the matmul rate
+    peak_bytes: int = 0
+
+    def note(self, number: int, rate: float, share: float | None, peak_bytes: int) -> None:
+        """`share` is of one image a second."""
+        self.rates[number] = rate
+        if share is not None:
+            self.shares[number] = rate * share
+        self.peak_bytes = max(self.peak_bytes, peak_bytes)
+
+
+@dataclass
+class Measured:
+    """What came of all turns."""
+
+    lines: dict[str, Line] = field(default_factory=dict)
+    matmul: dict[str, dict[int, float]] = field(default_factory=dict)  # FLOP/s by precision and round
+    remarks: dict[str, str] = field(default_factory=dict)  # why a contender has no turns, or fewer
+
+
+def make_plan(
+    model: str, batch_size: int, size: int, steps: int, rounds: int, turn_s: float, precision: str = "auto"
+) -> Plan:
+    """The plan, with what is left to the machine decided."""
+    if precision not in ("auto", "fp32", "bf16"):
+        raise UserError(
+            f"--precision {precision} is not known",
+            why="unknown, or not for a comparison",
+            remedy="auto, fp32, bf16",
+        )
+    settings = choose(MachineConfig.model_validate({"precision": precision}))
+    chosen = settings.decisions["precision"].value
+    return Plan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads)
+
+
+def bench_train(
+    console: Console,
+    plan: Plan,
+    peers: Sequence[str] | None,
+    peer_pythons: dict[str, str],
+    *,
+    markdown: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Measure in turns, and tell. `peers` None: all that are installed."""
+    refuse_unknown([*(peers or []), *peer_pythons], PEERS)
+    macs = cost(plan.model, plan.size).macs  # refuses a model that is not known
+    found = find_peers({name: modules for name, (_, modules) in PEERS.items()}, peers, peer_pythons)
+    load = os.getloadavg()[0]
+    work = None if macs is None else 2.0 * macs * BACKWARD
+    measured = _measure(console, plan, found, work)
+    table = make_table(plan, measured, found, work, load)
+    tell(
+        console,
+        "train",
+        [table],
+        make_figures(measured),
+        subject=plan.subject,
+        versions=found.versions,
+        markdown=markdown,
+        json_file=json_file,
+    )
+
+
+def _measure(console: Console, plan: Plan, found: Found, work: float | None) -> Measured:
+    """Round after round, each in a process that has the machine for itself."""
+    measured = Measured()
+    with progress(console, "turns", plan.rounds * (1 + len(found.pythons))) as advance:
+        for number in range(plan.rounds):
+            _our_turn(plan, number, measured, work)
+            advance(1)
+            for name, python in found.pythons.items():
+                if name not in measured.remarks:
+                    _turn_of(name, python, plan, number, measured, work)
+                advance(1)
+    return measured
+
+
+def _our_turn(plan: Plan, number: int, measured: Measured, work: float | None) -> None:
+    with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
+        out = Path(folder) / "run"
+        words = synthetic(plan.model, plan.size, plan.batch_size, WARM_UP + plan.steps)
+        words += ["--precision", plan.precision, "--out", str(out), f"data.synthetic.classes={CLASSES}"]
+        try:
+            (trained,) = train_together([(["train", *words], out)])
+        except TrainingFailed as error:
+            raise UserError(
+                f"{plan.model} cannot be trained", why=str(error), remedy="`phalanx models` lists what there is"
+            ) from error
+    times = [record["t"] for record in trained.steps()]
+    rate = plan.batch_size * plan.steps / max(1e-3, times[-1] - times[WARM_UP - 1])
+    start = next(record for record in trained.records if record["kind"] == "start")
+    line = measured.lines.setdefault(OURS, Line(plan.precision, start["parameters"]))
+    line.note(number, rate, _share(plan, number, measured, line.precision, work), trained.peak_bytes)
+
+
+def _turn_of(name: str, python: str, plan: Plan, number: int, measured: Measured, work: float | None) -> None:
+    command = peer_command(python, peers_program.__file__, name, plan.job())
+    turn = Turn(plan.turn_s, plan.steps, warm_up_s=0.0, warm_up_batches=WARM_UP - 1)
+    try:
+        with Contender(
+            name,
+            command,
+            environment_of_others(),
+            memory=peak_of,
+            start_timeout_s=START_TIMEOUT_S,
+            answer_timeout_s=START_TIMEOUT_S,
+        ) as it:
+            about = it.wait_until_ready()
+            made = it.take_turn(turn)
+    except ContenderFailed as error:
+        measured.remarks[name] = str(error)
+        return
+    line = measured.lines.setdefault(name, Line(about["precision"], about["parameters"]))
+    share = _share(plan, number, measured, line.precision, work)
+    line.note(number, it.turns.rates[0], share, it.turns.memory_bytes)
+    if made < plan.steps * plan.batch_size and number + 1 < plan.rounds:
+        step_s = plan.batch_size / it.turns.rates[0]
+        measured.remarks[name] = (
+            f"measured in round {number + 1} only, since a step takes {step_s:.0f} s and a turn {plan.turn_s:.0f} s"
+        )
+
+
+def _share(plan: Plan, number: int, measured: Measured, precision: str, work: float | None) -> float | None:
+    """Which share of the machine's matmul rate, in the same round, one image a second is."""
+    if work is None:
+        return None
+    rates = measured.matmul.setdefault(precision, {})
+    if number not in rates:
+        command = peer_command(sys.executable, matmul_program.__file__, "matmul", plan.job(precision=precision))
+        with Contender("matmul", command) as it:
+            it.wait_until_ready()
+            it.take_turn(MATMUL)
+        rates[number] = it.turns.rates[0]
+    return work / rates[number]
+
+
+def make_table(plan: Plan, measured: Measured, found: Found, work: float | None, load: float) -> Table:
+    """Medians, the fastest first."""
+    ours = measured.lines[OURS]
+    lines = sorted(measured.lines.items(), key=lambda item: -statistics.median(item[1].rates.values()))
+    rows = [
+        [
+            name,
+            line.precision,
+            f"{statistics.median(line.rates.values()):,.2f}",
+            f"{min(line.rates.values()):,.2f} to {max(line.rates.values()):,.2f}",
+            f"{_ratio(ours, line):.2f}",
+            f"{100 * statistics.median(line.shares.values()):.0f} %" if line.shares else "-",
+            f"{line.peak_bytes / 1e6:,.0f}",
+        ]
+        for name, line in lines
+    ]
+    title = (
+        f"Training {plan.model}, {plan.size}², batches of {plan.batch_size}, {plan.threads} threads, "
+        f"{plan.rounds} turns of {plan.steps} steps"
+    )
+    columns = ("", "precision", "images/s", "spread", "phalanx is …×", "of matmul rate", "peak memory MB")
+    return Table(title, columns, rows, tuple(_notes(measured, found, work, load)))
+
+
+def _notes(measured: Measured, found: Found, work: float | None, load: float) -> list[str]:
+    products = ", ".join(
+        f"{statistics.median(each.values()) / 1e9:,.0f} GFLOP/s in {precision}"
+        for precision, each in measured.matmul.items()
+    )
+    counted = "its work could not be counted" if work is None else f"{work / 1e9:.1f} GFLOP an image"
+    said = {
+        "pytorch": "fp32, NCHW, as most scripts are",
+        "pytorch-tuned": "bf16, channels_last, torch.compile, fused SGD",
+        "pytorch-tuned-fp32": "the same in fp32",
+        "timm": "the step of timm's training script, channels_last",
+    }
+    named = {name: f"{name} {found.versions.get(name, '')}".strip() for name in measured.lines}
+    notes = [
+        "phalanx is …×: how many times as fast Phalanx was in the same rounds, their median",
+        f"matrix products of this machine, measured in each round: {products or 'none'}; training takes {counted}",
+        *(f"{named[name]}: {said[name]}" for name in said if name in measured.lines),
+        *(named[name] for name in measured.lines if name not in said and name != OURS),
+        "peers train on one batch in memory, in the environment as it is; Phalanx's run includes its input",
+    ]
+    if "bf16" in measured.matmul and _emulated(measured):
+        notes.append("this CPU emulates bf16, slower than it computes in fp32: a share of that rate says little")
+    if load > 0.5:
+        notes.append(f"others kept the machine busy when this began (load {load:.1f}); spinning threads suffer from it")
+    ours = measured.lines[OURS].parameters
+    notes += [
+        f"{name} has {line.parameters:,} parameters instead of {ours:,}: it is another model"
+        for name, line in measured.lines.items()
+        if line.parameters != ours
+    ]
+    notes += [f"{name}: {why}" for name, why in measured.remarks.items()]
+    if found.absent:
+        notes.append(f"not installed: {', '.join(found.absent)} (an environment is named by --peer-env NAME=PATH)")
+    return notes
+
+
+def _emulated(measured: Measured) -> bool:
+    rates = {precision: statistics.median(each.values()) for precision, each in measured.matmul.items()}
+    return rates["bf16"] < rates.get("fp32", 0.0)
+
+
+def _ratio(ours: Line, other: Line) -> float:
+    return statistics.median(ours.rates[number] / rate for number, rate in other.rates.items())
+
+
+def make_figures(measured: Measured) -> dict[str, float]:
+    """What the history keeps."""
+    ours = measured.lines[OURS]
+    figures = {"images/s": statistics.median(ours.rates.values())}
+    if ours.shares:
+        figures["share of matmul rate"] = statistics.median(ours.shares.values())
+    others = {name: line for name, line in measured.lines.items() if name != OURS}
+    return figures | {f"phalanx / {name}": _ratio(ours, line) for name, line in others.items()}

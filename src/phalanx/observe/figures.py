@@ -1,0 +1,31 @@
+"""Files that figures are written to: the ending chooses PNG, SVG or PDF."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from phalanx.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ENDINGS = ("png", "svg", "pdf")
+
+
+def refuse_other_endings(out: Path) -> None:
+    """Before the work that a figure is to show."""
+    if out.suffix.lstrip(".") not in ENDINGS:
+        raise UserError(
+            f"{out.name} has no known picture format",
+            why=f"endings: {', '.join(ENDINGS)}",
+            remedy=f"name it {out.stem or 'figure'}.png",
+        )
+
+
+def save_figure(figure: "Figure", out: Path) -> None:
+    refuse_other_endings(out)
+    try:
+        figure.savefig(out)
+    except OSError as error:
+        raise UserError(
+            f"{out} cannot be written", why=error.strerror or str(error), remedy="choose another place"
+        ) from error
