@@ -157,12 +157,21 @@ def input_speed(
     decode: Annotated[str, typer.Option(help="fast or exact")] = "fast",
     peers: Peers = "all",
     peer_env: PeerEnv = None,
+    service: Annotated[
+        bool, typer.Option("--service", help="instead: batches from a data server on this machine, beside our own")
+    ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="turns of each")] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 4.0,
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
     """Input: images/s from disk to batch, beside torchvision, timm, tf.data, DALI, FFCV and others."""
+    if service:
+        from phalanx.bench.service import bench_service
+
+        kept = {"markdown": markdown, "json_file": json_file}
+        bench_service(Console(), data, threads=threads, batch_size=batch_size, rounds=rounds, seconds=seconds, **kept)
+        return
     from phalanx.bench.environments import parse_environments
 
     pythons = parse_environments(peer_env or [])
@@ -172,31 +181,6 @@ def input_speed(
 
     plan = Plan(size, batch_size, threads or default_threads(), decode, rounds, seconds)
     bench_io(Console(), data, plan, _names(peers), pythons, markdown=markdown, json_file=json_file)
-
-
-@app.command()
-def service(
-    data: Annotated[str, typer.Argument(help="images to read: a PATH, or FORMAT:PATH")],
-    threads: Annotated[int | None, typer.Option(min=1, help="that decode, on either side; default: one a core")] = None,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    rounds: Annotated[int, typer.Option(min=1, help="of each, in turns")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.1, help="of each round")] = 5.0,
-    markdown: Markdown = None,
-    json_file: Json = None,
-) -> None:
-    """Input from a data server on this machine, beside the trainer's own pipeline."""
-    from phalanx.bench.service import bench_service
-
-    bench_service(
-        Console(),
-        data,
-        threads=threads,
-        batch_size=batch_size,
-        rounds=rounds,
-        seconds=seconds,
-        markdown=markdown,
-        json_file=json_file,
-    )
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`phalanx bench service`: batches from a data server on this machine beside those that a trainer makes itself."""
+"""`phalanx bench io --service`: batches from a data server on this machine beside those that a trainer makes itself."""
 
 import os
 import re
