@@ -15,6 +15,7 @@ import yaml
 
 from phalanx.config.resolve import Layer, Resolved
 from phalanx.config.text import read_yaml
+from phalanx.cores import cpu_name
 from phalanx.errors import UserError
 from phalanx.observe.events import EVENTS_FILE
 
@@ -136,7 +137,7 @@ def machine() -> dict[str, Any]:
     return {
         "host": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "python": sys.version.split()[0],
     }
@@ -144,11 +145,3 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     return {name: version(name) for name in _VERSIONS}
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -23,6 +23,7 @@ from phalanx.data.order import Share
 from phalanx.data.service.client import Service
 from phalanx.data.training import training_pipeline
 from phalanx.engine.boundary import Boundary
+from phalanx.engine.convolution import tune_convolutions
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan, train
 from phalanx.engine.settings import Settings, choose
@@ -231,6 +232,8 @@ def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Modu
     model.to(settings.device).to(memory_format=settings.memory_format)
     if settings.compile:
         model.compile()
+    if settings.fast_path:
+        tune_convolutions(model)
     return model
 
 

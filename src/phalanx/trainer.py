@@ -14,6 +14,7 @@ from phalanx.config.schema import RunConfig
 from phalanx.data.bad_images import BadImages
 from phalanx.data.base import Batch, Framing, Source
 from phalanx.data.pipeline import evaluation_batches
+from phalanx.engine import tuning
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import Plan
@@ -96,6 +97,8 @@ class Trainer:
         self.run_times.add(measurements)
         self._bad_images(state, batch.bad)
         self.hear(state)
+        if (tuned := tuning.told()) is not None:
+            self.observer.emit(ev.Note(state.step, tuned))
         number = batch.start // self.plan.samples_per_step + 1
         if measurements.skipped:
             scale = state.loss_scale.scale if state.loss_scale else 0

@@ -47,6 +47,7 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "label_smoothing": ("loss.label_smoothing", _same),
     "top_k": ("eval.top_k", _same),
     "precision": ("machine.precision", _same),
+    "fast_path": ("machine.fast_path", _same),
     "device": ("machine.device", _same),
     "gpus": ("machine.gpus", _numbers),
     "seed": ("train.seed", _same),

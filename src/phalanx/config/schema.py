@@ -209,6 +209,9 @@ class MachineConfig(Section):
         "auto", description="keep: freed memory stays with the process, so no page is faulted in twice"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile the model")
+    fast_path: Literal["auto", "off"] = Field(
+        "auto", description="on a CPU, gradients of convolutions in the form that is fastest there"
+    )
     deterministic: bool | Literal["auto"] = Field("auto", description="refuse kernels whose result may vary")
 
     @model_validator(mode="after")

@@ -38,6 +38,7 @@ class Settings:
     channels_last: bool
     threads: int
     compile: bool
+    fast_path: bool
     deterministic: bool
     decisions: dict[str, Decision]
 
@@ -86,6 +87,7 @@ def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) ->
         ),
     )
     compiled = _given_or(config.compile, _compile(device.value))
+    fast_path = _fast_path(config.fast_path, device.value, compiled.value, layout.value)
     if device.value.type == "cuda" and deterministic.value:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses determinism without it
     return Settings(
@@ -94,6 +96,7 @@ def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) ->
         channels_last=layout.value,
         threads=threads.value,
         compile=compiled.value,
+        fast_path=fast_path.value,
         deterministic=deterministic.value,
         decisions={
             "device": device,
@@ -103,6 +106,7 @@ def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) ->
             "idle threads": Decision(*waiting()),
             "allocator": _allocator_decision(config.allocator, device.value),
             "compile": compiled,
+            "fast path": fast_path,
             "deterministic": deterministic,
         },
     )
@@ -172,6 +176,16 @@ def _threads(workers_here: int) -> Decision:
     here = cores()
     plural = "" if workers_here == 1 else "s"
     return Decision(max(1, here // workers_here), f"{here} cores, {workers_here} worker{plural}")
+
+
+def _fast_path(name: str, device: torch.device, compiled: bool, channels_last: bool) -> Decision:
+    if name == "off":
+        return Decision(False, "as you set it")
+    if device.type != "cpu":
+        return Decision(False, "it is for CPUs")
+    if compiled or not channels_last:
+        return Decision(False, "torch.compile has its own" if compiled else "it is for channels_last")
+    return Decision(True, "gradients of convolutions as matrix products where those are faster here")
 
 
 def _compile(device: torch.device) -> Decision:

@@ -1,0 +1,130 @@
+"""Convolutions on a CPU whose gradients are computed in the form that is fastest there.
+
+oneDNN's weight gradients reach half the rate of a matrix product for many shapes. Where it is faster, they become one:
+gradient by columns (im2col), and data gradients of 1×1 convolutions likewise. Forward stays as it is, so validation and
+exported models do not change, and gradients agree within rounding. `tuning.py` chooses, by time.
+"""
+
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+_COLUMN_VALUES = 2**21  # that are laid out at a time: 8 MB stay in the cache, and so does their product
+
+
+class Forms(NamedTuple):
+    """How each gradient of a convolution is computed."""
+
+    data: str = "convolution"  # or product
+    weight: str = "convolution"  # or columns
+
+
+class Shape(NamedTuple):
+    """What a convolution does, beside its weight."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
+
+PLAIN = Forms()
+
+
+def forms_for(weight: Tensor, shape: Shape) -> list[Forms]:
+    """All that there are for a convolution."""
+    one = tuple(weight.shape[2:]) == (1, 1) and shape == Shape((1, 1), (0, 0))
+    data = ["convolution", "product"] if one else ["convolution"]
+    return [Forms(each, by) for each in data for by in ("convolution", "columns")]
+
+
+def gradients(
+    grad: Tensor, x: Tensor, weight: Tensor, shape: Shape, forms: Forms, needed: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """(of the input, of the weight), those that are needed. All tensors are channels_last."""
+    of_x = of_weight = None
+    plain = [needed[0] and forms.data == "convolution", needed[1] and forms.weight == "convolution", False]
+    if any(plain):
+        of_x, of_weight, _ = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, shape.stride, shape.padding, (1, 1), False, (0, 0), 1, plain
+        )
+    if needed[0] and forms.data == "product":
+        of_x = (grad.permute(0, 2, 3, 1) @ weight.flatten(1)).permute(0, 3, 1, 2)
+    if needed[1] and forms.weight == "columns":
+        of_weight = _weight_by_columns(grad, x, weight, shape)
+    return of_x, of_weight
+
+
+def _weight_by_columns(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
+    """What each output pixel saw as a row of a matrix, some images at a time: the product with their gradients."""
+    (down, across), (height, width) = shape.stride, weight.shape[2:]
+    pixels, grads = x.permute(0, 2, 3, 1), grad.permute(0, 2, 3, 1)
+    if any(shape.padding):
+        rows, columns = shape.padding
+        pixels = F.pad(pixels, (0, 0, columns, columns, rows, rows))
+    seen = pixels.unfold(1, height, down).unfold(2, width, across).permute(0, 1, 2, 4, 5, 3)
+    seen = seen[:, : grads.shape[1], : grads.shape[2]]
+    per_image = seen[0].numel()
+    at_once = max(1, _COLUMN_VALUES // per_image) if (height, width) != (1, 1) else len(seen)
+    total = torch.zeros(weight.shape[0], weight[0].numel(), device=weight.device)  # float32, whatever is multiplied
+    for start in range(0, len(seen), at_once):
+        rows_of = seen[start : start + at_once].reshape(-1, weight[0].numel())
+        by = grads[start : start + at_once].reshape(-1, weight.shape[0]).t()
+        if rows_of.dtype == torch.float32:
+            total.addmm_(by, rows_of)
+        else:
+            total += by @ rows_of
+    return total.to(weight.dtype).view(weight.shape[0], height, width, -1).permute(0, 3, 1, 2)
+
+
+class _Convolve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, forms: Forms) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.shape, ctx.forms = shape, forms
+        return F.conv2d(x, weight, bias, shape.stride, shape.padding)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+        x, weight = ctx.saved_tensors
+        grad = grad.contiguous(memory_format=torch.channels_last)
+        of_x, of_weight = gradients(grad, x, weight, ctx.shape, ctx.forms, ctx.needs_input_grad[:2])
+        return of_x, of_weight, grad.sum((0, 2, 3)) if ctx.needs_input_grad[2] else None, None, None
+
+
+class TunedConv2d(nn.Conv2d):
+    """A Conv2d that trains with the forms that were chosen when it saw its first batch."""
+
+    forms: Forms | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not (torch.is_grad_enabled() and input.is_contiguous(memory_format=torch.channels_last)) or not len(input):
+            return super().forward(input)
+        x, weight, bias = input, self.weight, self.bias
+        if torch.is_autocast_enabled("cpu"):
+            dtype = torch.get_autocast_dtype("cpu")
+            x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+        shape = Shape(*(cast(tuple[int, int], tuple(each)) for each in (self.stride, self.padding)))
+        if self.forms is None:
+            from phalanx.engine.tuning import choose_forms
+
+            self.forms = choose_forms(x.detach(), weight.detach(), shape)
+        if self.forms == PLAIN:
+            return super().forward(input)
+        with torch.autocast("cpu", enabled=False):
+            return cast(Tensor, _Convolve.apply(x, weight, bias, shape, self.forms))
+
+
+def tune_convolutions(model: nn.Module) -> None:
+    """Have the model's plain convolutions choose. Parameters, names and what is saved stay as they are."""
+    for module in model.modules():
+        if (
+            type(module) is nn.Conv2d
+            and module.groups == 1
+            and tuple(module.dilation) == (1, 1)
+            and module.padding_mode == "zeros"
+            and not isinstance(module.padding, str)
+        ):
+            module.__class__ = TunedConv2d

@@ -1,0 +1,122 @@
+"""Convolutions whose gradients take another form."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from phalanx.config.schema import MachineConfig
+from phalanx.engine import tuning
+from phalanx.engine.convolution import PLAIN, Forms, Shape, TunedConv2d, forms_for, tune_convolutions
+from phalanx.engine.settings import choose
+
+
+def images(count: int, channels: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    made = torch.randn(count, channels, size, size + 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return made.to(dtype).contiguous(memory_format=torch.channels_last)
+
+
+def trained(conv: nn.Conv2d, x: Tensor) -> list[Tensor]:
+    """Output and gradients: of the input, the weight, and the bias if there is one."""
+    x = x.clone().requires_grad_()
+    y = conv(x)
+    (y * y.detach().sin()).sum().backward()
+    grads = [x.grad, *(param.grad for param in conv.parameters())]
+    return [y.detach(), *(grad for grad in grads if grad is not None)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"), [(1, 1, 0), (1, 2, 0), (3, 1, 1), (3, 2, 1), (2, 2, 0), (5, 3, 1), (7, 2, 3)]
+)
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_form_gives_the_gradients_of_a_convolution(kernel: int, stride: int, padding: int, bias: bool) -> None:
+    torch.manual_seed(0)
+    plain = nn.Conv2d(6, 10, kernel, stride, padding, bias=bias).to(memory_format=torch.channels_last)
+    exact = copy.deepcopy(plain).double()
+    expected = trained(exact, images(5, 6, 11, torch.float64))
+    shape = Shape((stride, stride), (padding, padding))
+    for forms in forms_for(plain.weight, shape):
+        tuned = copy.deepcopy(plain)
+        tune_convolutions(tuned)
+        assert isinstance(tuned, TunedConv2d)
+        tuned.forms = forms
+        got = trained(tuned, images(5, 6, 11))
+        assert torch.equal(got[0], plain(images(5, 6, 11)))  # forward does not change
+        for mine, theirs in zip(got, expected, strict=True):
+            torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
+        assert all(torch.equal(*pair) for pair in zip(got, trained(_fresh(tuned), images(5, 6, 11)), strict=True))
+    assert len(forms_for(plain.weight, shape)) == (4 if (kernel, stride) == (1, 1) else 2)
+
+
+def _fresh(conv: nn.Conv2d) -> nn.Conv2d:
+    conv = copy.deepcopy(conv)
+    conv.zero_grad(set_to_none=True)
+    return conv
+
+
+def test_in_bf16_gradients_are_as_good_as_those_of_autocast() -> None:
+    torch.manual_seed(0)
+    plain = nn.Conv2d(16, 16, 3, padding=1).to(memory_format=torch.channels_last)
+    exact = trained(copy.deepcopy(plain).double(), images(4, 16, 12, torch.float64))
+    tuned = copy.deepcopy(plain)
+    tune_convolutions(tuned)
+    assert isinstance(tuned, TunedConv2d)
+    tuned.forms = Forms("convolution", "columns")
+    with torch.autocast("cpu", torch.bfloat16):
+        got, theirs = trained(tuned, images(4, 16, 12)), trained(plain, images(4, 16, 12))
+    assert [each.dtype for each in got] == [each.dtype for each in theirs]
+    for mine, other, right in zip(got, theirs, exact, strict=True):
+        assert float((mine - right).norm()) <= 1.5 * float((other - right).norm()) + 1e-6
+
+
+def test_the_choice_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(tuning, "WORTH_FLOPS", 0)
+    first, second = (nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last) for _ in range(2))
+    state = torch.get_rng_state()
+    for conv in (first, second):
+        tune_convolutions(conv)
+        conv(images(3, 4, 6))
+    assert torch.equal(torch.get_rng_state(), state)  # dropout draws from it
+    (file,) = tmp_path.rglob("*.json")
+    ((key, kept),) = json.loads(file.read_text()).items()
+    assert "2+ of 4x6x7 by 4x4x1x1" in key
+    assert isinstance(first, TunedConv2d)
+    assert isinstance(second, TunedConv2d)
+    assert first.forms == second.forms == Forms(*kept)
+    assert "tried out 1 convolutions" in (tuning.told() or "")
+    assert tuning.told() is None
+    file.write_text(json.dumps({key: ["product", "columns"]}))
+    third = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
+    tune_convolutions(third)
+    third(images(2, 4, 6))
+    assert third.forms == Forms("product", "columns")
+    file.write_text("{ broken")
+    fourth = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
+    tune_convolutions(fourth)
+    fourth(images(2, 4, 6))
+    assert json.loads(file.read_text())
+
+
+def test_small_evaluated_and_other_convolutions_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same"))
+    model.to(memory_format=torch.channels_last)
+    tune_convolutions(model)
+    assert [type(module) for module in model] == [TunedConv2d, nn.Conv2d, nn.Conv2d]
+    with torch.no_grad():
+        model(images(2, 4, 9))
+    assert getattr(model[0], "forms", "?") is None
+    model(images(2, 4, 9))
+    assert model[0].forms == PLAIN
+    assert not list(tmp_path.rglob("*.json"))
+    assert list(copy.deepcopy(model).state_dict()) == list(model.state_dict())
+
+
+def test_where_it_is_used_is_decided_with_a_reason() -> None:
+    assert choose(MachineConfig()).fast_path
+    for settings in ({"fast_path": "off"}, {"compile": True}, {"channels_last": False}):
+        assert not choose(MachineConfig.model_validate(settings)).fast_path
