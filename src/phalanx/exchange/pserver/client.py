@@ -321,7 +321,7 @@ class PserverExchange:
             for each in self._job.slices:
                 mine = self._compressor.residual(each).double().numpy()
                 total, _ = self._reduce(Topic.RESIDUALS, mine if rank == self.share.rank else np.zeros_like(mine))
-                self._put_residual(found, rank, each, torch.from_numpy(total).float())
+                self._put_residual(found, rank, each, torch.tensor(total, dtype=torch.float32))
         return found
 
     def _put_residual(self, found: dict[str, Tensor], rank: int, slice_: Slice, flat: Tensor) -> None:
