@@ -94,11 +94,12 @@ def test_the_choice_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     tune_convolutions(third)
     third(images(2, 4, 6))
     assert third.forms == Forms("product", "columns")
-    file.write_text("{ broken")
-    fourth = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
-    tune_convolutions(fourth)
-    fourth(images(2, 4, 6))
-    assert json.loads(file.read_text())
+    for broken in ("{ broken", "[1, 2]", json.dumps({key: ["product", "nonsense"]}), json.dumps({key: None})):
+        file.write_text(broken)
+        conv = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
+        tune_convolutions(conv)
+        conv(images(2, 4, 6))
+        assert Forms(*json.loads(file.read_text())[key]) in forms_for(conv.weight, Shape((1, 1), (0, 0)))
 
 
 def test_small_evaluated_and_other_convolutions_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ All workers of a machine, and all runs on it, take the same ones from there, so 
 import contextlib
 import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch.nn import functional as F
 
 from phalanx.cores import cpu_name
 from phalanx.engine.convolution import PLAIN, Forms, Shape, forms_for, gradients
+from phalanx.native.build import cache_folder
 
 WORTH_FLOPS = 2e8  # of a micro-batch: below, a step is over before anything could be gained
 _GAIN = 0.9  # another form must take at most so much of the time, or noise would choose
@@ -33,7 +33,7 @@ def choose_forms(x: Tensor, weight: Tensor, shape: Shape) -> Forms:
             return PLAIN
         key = _key(x, weight, shape)
         with _kept() as kept:
-            if key not in kept:
+            if kept.get(key) not in [[*forms] for forms in forms_for(weight, shape)]:  # new, or the file was changed
                 begin = time.perf_counter()
                 kept[key] = list(_fastest(y, x, weight, shape))
                 _tuned[key] = time.perf_counter() - begin
@@ -91,11 +91,11 @@ def _kept() -> Iterator[dict[str, list[str]]]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept: dict[str, list[str]] = {}
-        with contextlib.suppress(OSError, ValueError):
-            kept = json.loads(_path().read_text(encoding="utf-8"))
-        before = len(kept)
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            kept = dict(json.loads(_path().read_text(encoding="utf-8")))
+        before = dict(kept)
         yield kept
-        if len(kept) > before:
+        if kept != before:
             with contextlib.suppress(OSError):  # a full disk costs the time again, and nothing else
                 aside = _path().with_suffix(".new")
                 aside.write_text(json.dumps(kept, indent=1), encoding="utf-8")
@@ -103,5 +103,4 @@ def _kept() -> Iterator[dict[str, list[str]]]:
 
 
 def _path() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "phalanx" / "convolutions.json"
+    return cache_folder().with_name("convolutions.json")

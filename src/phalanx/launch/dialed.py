@@ -21,6 +21,7 @@ from phalanx.launch.plan import LaunchPlan
 from phalanx.launch.processes import run_loop
 from phalanx.launch.screen import Screen
 from phalanx.launch.stations import Station
+from phalanx.run import create_run
 
 _LOOK_S = 1.0  # between questions to the cluster
 _TELL_S = 30.0  # between words about a wait in which nothing changes
@@ -78,7 +79,7 @@ def places_of(plan: LaunchPlan) -> int:
     return wanted
 
 
-def conduct_dialed(plan: LaunchPlan, cluster: Cluster, make_job: Callable[[], Job], console: Console) -> int:
+def conduct_dialed(plan: LaunchPlan, cluster: Cluster, console: Console) -> int:
     """Wait for the places, and see the job there to its end. Returns its exit code; nothing of it is left."""
 
     async def main() -> int:
@@ -87,7 +88,11 @@ def conduct_dialed(plan: LaunchPlan, cluster: Cluster, make_job: Callable[[], Jo
         screen = Screen(console)
         try:
             stopped = await _gather(cluster, bridge, screen)
-            return 128 + stopped if stopped else await _conduct(make_job(), bridge, cluster.way, screen)
+            if stopped:
+                return 128 + stopped
+            request = plan.request  # its folder is made now, when there are places to run
+            folder = request.resume or create_run(request.out, request.resolved.config.name)
+            return await _conduct(plan.job(folder.path), bridge, cluster.way, screen)
         finally:
             try:
                 await asyncio.to_thread(cluster.end)

@@ -9,7 +9,6 @@ from phalanx.launch.dialed import conduct_dialed, places_of, refuse_foreign
 from phalanx.launch.plan import LaunchPlan
 from phalanx.launch.ray_cluster import RayCluster
 from phalanx.observe.tables import print_line
-from phalanx.run import create_run
 
 
 def start(plan: LaunchPlan, console: Console) -> int:
@@ -31,10 +30,4 @@ def start(plan: LaunchPlan, console: Console) -> int:
         print_line(console, "each with an actor that runs: python -m phalanx.launch.dial")
         return 0
     cluster.connect()
-    request = plan.request
-    return conduct_dialed(
-        plan,
-        cluster,
-        lambda: plan.job((request.resume or create_run(request.out, request.resolved.config.name)).path),
-        console,
-    )
+    return conduct_dialed(plan, cluster, console)

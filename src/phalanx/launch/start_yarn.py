@@ -15,7 +15,6 @@ from phalanx.launch.needs import Needs
 from phalanx.launch.plan import LaunchPlan
 from phalanx.launch.yarn import Yarn
 from phalanx.observe.tables import print_line
-from phalanx.run import create_run
 
 MEMORY_MB = 4096  # of a worker, where none is asked for; YARN has no default of its own
 
@@ -29,13 +28,7 @@ def start(plan: LaunchPlan, console: Console) -> int:
         for line in json.dumps(cluster.service("INVITATION"), indent=2).splitlines():
             print_line(console, f"  {line}")
         return 0
-    request = plan.request
-    return conduct_dialed(
-        plan,
-        cluster,
-        lambda: plan.job((request.resume or create_run(request.out, request.resolved.config.name)).path),
-        console,
-    )
+    return conduct_dialed(plan, cluster, console)
 
 
 def _yarn(plan: LaunchPlan) -> Yarn:
