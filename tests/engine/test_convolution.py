@@ -1,6 +1,7 @@
-"""Convolutions whose gradients take another form."""
+"""Convolutions and gradients that take another form."""
 
 import copy
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from phalanx.config.schema import MachineConfig
 from phalanx.engine import tuning
 from phalanx.engine.convolution import PLAIN, Forms, Shape, TunedConv2d, forms_for, tune_convolutions
 from phalanx.engine.settings import choose
+from phalanx.native.build import find_library
 
 
 def images(count: int, channels: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -38,17 +40,76 @@ def test_every_form_gives_the_gradients_of_a_convolution(kernel: int, stride: in
     exact = copy.deepcopy(plain).double()
     expected = trained(exact, images(5, 6, 11, torch.float64))
     shape = Shape((stride, stride), (padding, padding))
-    for forms in forms_for(plain.weight, shape):
+    for forms in all_forms(plain.weight, shape):
         tuned = copy.deepcopy(plain)
         tune_convolutions(tuned)
         assert isinstance(tuned, TunedConv2d)
         tuned.forms = forms
         got = trained(tuned, images(5, 6, 11))
-        assert torch.equal(got[0], plain(images(5, 6, 11)))  # forward does not change
+        assert torch.equal(got[0], plain(images(5, 6, 11)))
         for mine, theirs in zip(got, expected, strict=True):
             torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
         assert all(torch.equal(*pair) for pair in zip(got, trained(_fresh(tuned), images(5, 6, 11)), strict=True))
-    assert len(forms_for(plain.weight, shape)) == (4 if (kernel, stride) == (1, 1) else 2)
+    assert len(all_forms(plain.weight, shape)) == (4 if (kernel, stride) == (1, 1) else 2)
+
+
+def all_forms(weight: Tensor, shape: Shape) -> list[Forms]:
+    return [Forms(*ways) for ways in itertools.product(*forms_for(weight, shape).values())]
+
+
+@pytest.mark.skipif(find_library("winograd").handle is None, reason=find_library("winograd").reason)
+@pytest.mark.parametrize(("into", "out"), [(8, 8), (24, 40), (16, 72), (64, 32)])
+@pytest.mark.parametrize(("padding", "size"), [(0, 3), (0, 9), (1, 1), (1, 4), (1, 15), (2, 6)])
+def test_winograd_is_the_same_convolution(into: int, out: int, padding: int, size: int) -> None:
+    torch.manual_seed(0)
+    plain = nn.Conv2d(into, out, 3, 1, padding).to(memory_format=torch.channels_last)
+    shape = Shape((1, 1), (padding, padding))
+    assert [ways[-1] for ways in forms_for(plain.weight, shape).values()] == ["winograd"] * 3
+    x = images(7, into, size)
+    expected = trained(copy.deepcopy(plain).double(), x.double())
+    results = []
+    for threads in (1, 2, 3):
+        tuned = copy.deepcopy(plain)
+        tune_convolutions(tuned)
+        assert isinstance(tuned, TunedConv2d)
+        tuned.forms = Forms("winograd", "winograd", "winograd")
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            results.append(trained(tuned, x))
+        finally:
+            torch.set_num_threads(before)
+        assert tuned.weight.grad is not None
+        assert tuned.weight.grad.stride() == plain.weight.stride()
+    for got in results:
+        for mine, theirs in zip(got, expected, strict=True):
+            assert float((mine - theirs).abs().max()) <= 5e-5 * float(theirs.abs().max())
+        assert all(torch.equal(*pair) for pair in zip(got[:3], results[0], strict=False))  # whoever shares the work
+
+
+@pytest.mark.skipif(find_library("winograd").handle is None, reason=find_library("winograd").reason)
+def test_winograd_of_more_tiles_than_are_carried_through_at_a_time() -> None:
+    torch.manual_seed(0)
+    plain = nn.Conv2d(64, 64, 3, 1, 1, bias=False)  # its weight is contiguous, not channels_last
+    x = images(6, 64, 50)
+    expected = trained(copy.deepcopy(plain).double(), x.double())
+    tune_convolutions(plain)
+    assert isinstance(plain, TunedConv2d)
+    plain.forms = Forms("winograd", "winograd", "winograd")
+    for mine, theirs in zip(trained(plain, x), expected, strict=True):
+        assert float((mine - theirs).abs().max()) <= 1e-4 * float(theirs.abs().max())
+
+
+def test_winograd_is_for_no_other_convolutions() -> None:
+    for weight, stride, padding in (
+        (torch.zeros(8, 8, 3, 3), (2, 2), (1, 1)),
+        (torch.zeros(8, 8, 3, 3), (1, 1), (1, 0)),
+        (torch.zeros(8, 8, 3, 3), (1, 1), (3, 3)),
+        (torch.zeros(8, 12, 3, 3), (1, 1), (1, 1)),
+        (torch.zeros(8, 8, 3, 1), (1, 1), (1, 1)),
+        (torch.zeros(8, 8, 3, 3, dtype=torch.bfloat16), (1, 1), (1, 1)),
+    ):
+        assert "winograd" not in forms_for(weight, Shape(stride, padding))["weight"]
 
 
 def _fresh(conv: nn.Conv2d) -> nn.Conv2d:
@@ -64,7 +125,7 @@ def test_in_bf16_gradients_are_as_good_as_those_of_autocast() -> None:
     tuned = copy.deepcopy(plain)
     tune_convolutions(tuned)
     assert isinstance(tuned, TunedConv2d)
-    tuned.forms = Forms("convolution", "columns")
+    tuned.forms = Forms(weight="columns")
     with torch.autocast("cpu", torch.bfloat16):
         got, theirs = trained(tuned, images(4, 16, 12)), trained(plain, images(4, 16, 12))
     assert [each.dtype for each in got] == [each.dtype for each in theirs]
@@ -89,17 +150,17 @@ def test_the_choice_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert first.forms == second.forms == Forms(*kept)
     assert "tried out 1 convolutions" in (tuning.told() or "")
     assert tuning.told() is None
-    file.write_text(json.dumps({key: ["product", "columns"]}))
+    file.write_text(json.dumps({key: ["convolution", "product", "columns"]}))
     third = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
     tune_convolutions(third)
     third(images(2, 4, 6))
-    assert third.forms == Forms("product", "columns")
-    for broken in ("{ broken", "[1, 2]", json.dumps({key: ["product", "nonsense"]}), json.dumps({key: None})):
+    assert third.forms == Forms(data="product", weight="columns")
+    for broken in ("{ broken", "[1, 2]", json.dumps({key: ["product", "columns"]}), json.dumps({key: None})):
         file.write_text(broken)
         conv = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
         tune_convolutions(conv)
         conv(images(2, 4, 6))
-        assert Forms(*json.loads(file.read_text())[key]) in forms_for(conv.weight, Shape((1, 1), (0, 0)))
+        assert Forms(*json.loads(file.read_text())[key]) in all_forms(conv.weight, Shape((1, 1), (0, 0)))
 
 
 def test_small_evaluated_and_other_convolutions_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

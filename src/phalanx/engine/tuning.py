@@ -1,4 +1,4 @@
-"""Which forms of a convolution's gradients are fastest on this machine: timed once for each shape, and kept on disk.
+"""Which forms of a convolution and its gradients are fastest here: timed once for each shape, and kept on disk.
 
 All workers of a machine, and all runs on it, take the same ones from there, so that their results stay the same.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phalanx.cores import cpu_name
-from phalanx.engine.convolution import PLAIN, Forms, Shape, forms_for, gradients
+from phalanx.engine.convolution import PLAIN, Forms, Shape, forms_for, gradients, output
 from phalanx.native.build import cache_folder
 
 WORTH_FLOPS = 2e8  # of a micro-batch: below, a step is over before anything could be gained
@@ -33,9 +33,10 @@ def choose_forms(x: Tensor, weight: Tensor, shape: Shape) -> Forms:
             return PLAIN
         key = _key(x, weight, shape)
         with _kept() as kept:
-            if kept.get(key) not in [[*forms] for forms in forms_for(weight, shape)]:  # new, or the file was changed
+            possible = forms_for(weight, shape)
+            if not _possible(kept.get(key), possible):  # new, or the file was changed, or there is no compiler any more
                 begin = time.perf_counter()
-                kept[key] = list(_fastest(y, x, weight, shape))
+                kept[key] = list(_fastest(possible, y, x, weight, shape))
                 _tuned[key] = time.perf_counter() - begin
             return Forms(*kept[key])
 
@@ -49,24 +50,29 @@ def told() -> str | None:
     return text
 
 
-def _fastest(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Forms:
-    """Each gradient by itself, since one does not depend on how the other is made."""
-    forms = forms_for(weight, shape)
-    best = {"data": "convolution", "weight": "convolution"}
-    for which, needed in (("data", (True, False)), ("weight", (False, True))):
-        ways = {str(getattr(form, which)): Forms(**{which: getattr(form, which)}) for form in forms}
-        times = {way: _seconds(grad, x, weight, shape, form, needed) for way, form in ways.items()}
+def _possible(kept: object, forms: dict[str, list[str]]) -> bool:
+    return isinstance(kept, list) and len(kept) == len(forms) and all(map(list.__contains__, forms.values(), kept))
+
+
+def _fastest(possible: dict[str, list[str]], grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Forms:
+    """Output and each gradient by itself, since one does not depend on how the others are made."""
+    best = PLAIN
+    for which, ways in possible.items():
+        times = {way: _seconds(which, Forms(**{which: way}), grad, x, weight, shape) for way in ways}
         way = min(times, key=lambda each: times[each])
         if times[way] <= _GAIN * times["convolution"]:
-            best[which] = way
-    return Forms(**best)
+            best = best._replace(**{which: way})
+    return best
 
 
-def _seconds(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape, forms: Forms, needed: tuple[bool, bool]) -> float:
+def _seconds(which: str, forms: Forms, grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> float:
     times = []
     for _ in range(1 + _TRIES):
         begin = time.perf_counter()
-        gradients(grad, x, weight, shape, forms, needed)
+        if which == "output":
+            output(x, weight, None, shape, forms)
+        else:
+            gradients(grad, x, weight, shape, forms, (which == "data", which == "weight"))
         times.append(time.perf_counter() - begin)
     return min(times[1:])
 

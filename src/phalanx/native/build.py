@@ -19,8 +19,12 @@ from pathlib import Path
 
 # Without trapping math the compiler may compare eight floats at once; without contraction a product and a sum round
 # twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.
-FLAGS = ("-O3", "-march=native", "-fno-trapping-math", "-ffp-contract=off", "-fPIC", "-shared")
+FLAGS = ("-O3", "-march=native", "-fno-trapping-math", "-ffp-contract=off", "-fPIC")
 LIBRARIES = ("-lm",)
+# Matrix products may round once where they multiply and add, and share threads with PyTorch: compiled for OpenMP but
+# linked without it, they take its functions from the library that PyTorch has loaded, and there is no second team.
+PARALLEL = ("-ffp-contract=fast", "-fopenmp")
+PARALLEL_SOURCES = ("winograd",)
 COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
 SWITCH = "PHALANX_NATIVE"  # 0 turns all native code off
 TIMEOUT_S = 120
@@ -84,7 +88,7 @@ def _find(source: Path, instead: str) -> Library:
     if os.environ.get(SWITCH) == "0":
         return Library(None, f"{instead} ({SWITCH}=0)")
     try:
-        command = [*_compiler(source.suffix), *FLAGS]
+        command = [*_compiler(source.suffix), *FLAGS, *(PARALLEL if source.stem in PARALLEL_SOURCES else ())]
         target = cache_folder() / f"{source.stem}-{library_key(source, command)}.so"
         if not target.exists():
             _build(source, command, target)
@@ -131,15 +135,13 @@ def _cpu() -> str:
 def _build(source: Path, command: list[str], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=target.parent) as aside:
-        made = Path(aside) / target.name
+        compiled, made = Path(aside) / "compiled.o", Path(aside) / target.name
         try:
-            subprocess.run(
-                [*command, str(source), "-o", str(made), *LIBRARIES],
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
+            for step in (
+                [*command, "-c", str(source), "-o", str(compiled)],
+                [*_compiler(source.suffix), "-shared", str(compiled), "-o", str(made), *LIBRARIES],
+            ):
+                subprocess.run(step, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
         except FileNotFoundError:
             raise _NotBuilt(f"the compiler {command[0]} does not exist") from None
         except subprocess.TimeoutExpired:

@@ -1,0 +1,72 @@
+"""Winograd's form of 3×3 convolutions and their gradients: see native/winograd.c, whose functions these call."""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from phalanx.native.build import load_library
+
+_CHANNELS = 8  # come together in a vector
+
+
+def fits(weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> bool:
+    """Whether such a convolution has this form here."""
+    return (
+        weight.dtype == torch.float32
+        and weight.device.type == "cpu"
+        and tuple(weight.shape[2:]) == (3, 3)
+        and stride == (1, 1)
+        and padding in ((0, 0), (1, 1), (2, 2))
+        and all(channels % _CHANNELS == 0 for channels in weight.shape[:2])
+        and load_library("winograd") is not None
+    )
+
+
+def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
+    """As F.conv2d, for channels_last."""
+    into, out, down, across = (weight.stride(each) for each in (1, 0, 2, 3))
+    return _convolve(x, weight, (into, out, down, across), len(weight), padding, turned=False)
+
+
+def data_gradient(grad: Tensor, weight: Tensor, padding: int) -> Tensor:
+    """Of a convolution's input: its output's gradient, convolved with the weight turned around."""
+    return _convolve(grad, weight, weight.stride(), weight.shape[1], 2 - padding, turned=True)
+
+
+def _convolve(x: Tensor, weight: Tensor, strides: tuple[int, ...], outer: int, padding: int, turned: bool) -> Tensor:
+    images, inner, height, width = x.shape
+    size = (images, outer, height + 2 * padding - 2, width + 2 * padding - 2)
+    y = torch.empty(size, memory_format=torch.channels_last)
+    _call(
+        "winograd_convolve",
+        ctypes.c_void_p(x.data_ptr()),
+        ctypes.c_void_p(weight.data_ptr()),
+        (ctypes.c_int64 * 4)(*strides),
+        int(turned),
+        ctypes.c_void_p(y.data_ptr()),
+        *(ctypes.c_int64(each) for each in (images, height, width, inner, outer, padding)),
+    )
+    return y
+
+
+def weight_gradient(grad: Tensor, x: Tensor, padding: int) -> Tensor:
+    """Of a convolution's weight, channels_last."""
+    images, inner, height, width = x.shape
+    outer = grad.shape[1]
+    gradient = torch.empty(outer, 3, 3, inner)
+    _call(
+        "winograd_weight",
+        ctypes.c_void_p(x.data_ptr()),
+        ctypes.c_void_p(grad.data_ptr()),
+        ctypes.c_void_p(gradient.data_ptr()),
+        *(ctypes.c_int64(each) for each in (images, height, width, inner, outer, padding)),
+    )
+    return gradient.permute(0, 3, 1, 2)
+
+
+def _call(name: str, *arguments: object) -> None:
+    library = load_library("winograd")
+    assert library is not None, "asked for only where it fits"
+    if getattr(library, name)(*arguments, torch.get_num_threads()):
+        raise MemoryError("no memory for the transformed tiles of a convolution")
