@@ -117,7 +117,7 @@ def train(
     label_smoothing: Annotated[float | None, typer.Option()] = None,
     top_k: Annotated[int | None, typer.Option(help="k of the second accuracy")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16")] = None,
-    fast_path: Annotated[str | None, typer.Option(help="auto, off: faster forms of convolutions on a CPU")] = None,
+    fast_path: Annotated[str | None, typer.Option(help="auto, off: faster forms of layers on a CPU")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = None,
     gpus: Annotated[str | None, typer.Option(help="one worker for each GPU listed, such as 0,1,2,3")] = None,
     seed: Annotated[int | None, typer.Option()] = None,

@@ -24,6 +24,7 @@ from phalanx.data.service.client import Service
 from phalanx.data.training import training_pipeline
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.convolution import tune_convolutions
+from phalanx.engine.fusion import fuse_norms
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan, train
 from phalanx.engine.settings import Settings, choose
@@ -234,6 +235,7 @@ def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Modu
         model.compile()
     if settings.fast_path:
         tune_convolutions(model)
+        fuse_norms(model)
     return model
 
 

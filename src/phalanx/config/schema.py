@@ -210,7 +210,7 @@ class MachineConfig(Section):
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile the model")
     fast_path: Literal["auto", "off"] = Field(
-        "auto", description="on a CPU, gradients of convolutions in the form that is fastest there"
+        "auto", description="on a CPU, convolutions in the form that is fastest there, and norms with what follows"
     )
     deterministic: bool | Literal["auto"] = Field("auto", description="refuse kernels whose result may vary")
 

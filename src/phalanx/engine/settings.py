@@ -13,6 +13,7 @@ from phalanx.config.schema import MachineConfig
 from phalanx.cores import cores
 from phalanx.engine.gpus import gpu_of
 from phalanx.errors import UserError
+from phalanx.native.build import find_library
 from phalanx.openmp import waiting
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -185,7 +186,10 @@ def _fast_path(name: str, device: torch.device, compiled: bool, channels_last: b
         return Decision(False, "it is for CPUs")
     if compiled or not channels_last:
         return Decision(False, "torch.compile has its own" if compiled else "it is for channels_last")
-    return Decision(True, "gradients of convolutions as matrix products where those are faster here")
+    compiled_code = find_library("winograd")
+    if compiled_code.handle is None:
+        return Decision(True, f"only gradients of convolutions as matrix products: {compiled_code.reason}")
+    return Decision(True, "convolutions in the form that is fastest here, batch norm together with what follows")
 
 
 def _compile(device: torch.device) -> Decision:

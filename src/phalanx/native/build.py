@@ -21,10 +21,10 @@ from pathlib import Path
 # twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.
 FLAGS = ("-O3", "-march=native", "-fno-trapping-math", "-ffp-contract=off", "-fPIC")
 LIBRARIES = ("-lm",)
-# Matrix products may round once where they multiply and add, and share threads with PyTorch: compiled for OpenMP but
-# linked without it, they take its functions from the library that PyTorch has loaded, and there is no second team.
+# A step's arithmetic may round once where it multiplies and adds, and shares threads with PyTorch: compiled for OpenMP
+# but linked without it, it takes its functions from the library that PyTorch has loaded, and there is no second team.
 PARALLEL = ("-ffp-contract=fast", "-fopenmp")
-PARALLEL_SOURCES = ("winograd",)
+PARALLEL_SOURCES = ("norm", "winograd")
 COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
 SWITCH = "PHALANX_NATIVE"  # 0 turns all native code off
 TIMEOUT_S = 120

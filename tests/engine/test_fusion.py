@@ -1,0 +1,203 @@
+"""Batch norms that are computed together with what follows."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phalanx.config.schema import ModelConfig
+from phalanx.engine.fusion import fuse_norms
+from phalanx.engine.normalization import normalize
+from phalanx.models.build import build_model
+from phalanx.native.build import find_library
+
+pytestmark = pytest.mark.skipif(find_library("norm").handle is None, reason=find_library("norm").reason)
+
+
+def images(count: int, channels: int, size: int) -> Tensor:
+    made = torch.randn(count, channels, size, size + 1, generator=torch.Generator().manual_seed(0))
+    return made.contiguous(memory_format=torch.channels_last)
+
+
+def norm_of(channels: int, **options: Any) -> nn.BatchNorm2d:
+    norm = nn.BatchNorm2d(channels, **options)
+    if norm.affine:
+        nn.init.uniform_(norm.weight, 0.5, 1.5)
+        nn.init.normal_(norm.bias)
+    return norm
+
+
+def trained(
+    norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None, relu: bool, way: Callable[..., Tensor]
+) -> list[Tensor]:
+    """Output, gradients and statistics."""
+    norm, x = copy.deepcopy(norm), x.clone().requires_grad_()
+    added = None if added is None else added.clone().requires_grad_()
+    y = way(norm, x, added, relu)
+    y.backward(images(len(x), x.shape[1], x.shape[2]).to(y.dtype))
+    assert x.grad is not None
+    given = [y.detach(), x.grad, *(param.grad for param in norm.parameters() if param.grad is not None)]
+    if added is not None:
+        assert added.grad is not None
+        given.append(added.grad)
+    return [*given, *norm.buffers()]
+
+
+def plain(norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None, relu: bool) -> Tensor:
+    y: Tensor = norm(x) if added is None else norm(x) + added
+    return F.relu(y) if relu else y
+
+
+@pytest.mark.parametrize(("count", "channels", "size"), [(2, 3, 1), (5, 8, 7), (4, 37, 20), (64, 16, 8)])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("add", [False, True])
+def test_it_is_what_pytorch_does(count: int, channels: int, size: int, relu: bool, add: bool) -> None:
+    torch.manual_seed(0)
+    norm, x = norm_of(channels, momentum=0.3), images(count, channels, size) * 3 + 100  # a mean far from 0
+    added = images(count, channels, size).flip(0).contiguous(memory_format=torch.channels_last) if add else None
+    expected = trained(copy.deepcopy(norm).double(), x.double(), None if added is None else added.double(), relu, plain)
+    results = []
+    for threads in (1, 2, 3):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            results.append(trained(norm, x, added, relu, normalize))
+        finally:
+            torch.set_num_threads(before)
+    for mine, theirs in zip(results[0], expected, strict=True):
+        assert mine.dtype == (torch.float32 if theirs.is_floating_point() else theirs.dtype)
+        torch.testing.assert_close(mine.double(), theirs.double(), rtol=1e-3, atol=1e-3)
+    for got in results[1:]:
+        assert all(torch.equal(*pair) for pair in zip(got, results[0], strict=True))
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_in_bf16_it_is_as_good_as_pytorch(add: bool) -> None:
+    torch.manual_seed(0)
+    norm, x = norm_of(24), images(8, 24, 9).bfloat16()
+    added = images(8, 24, 9).flip(0).contiguous(memory_format=torch.channels_last).bfloat16() if add else None
+    exact = trained(copy.deepcopy(norm).double(), x.double(), None if added is None else added.double(), True, plain)
+    got, theirs = trained(norm, x, added, True, normalize), trained(norm, x, added, True, plain)
+    assert [each.dtype for each in got] == [each.dtype for each in theirs]
+    for mine, other, right in zip(got, theirs, exact, strict=True):
+        assert float((mine.double() - right).norm()) <= 1.5 * float((other.double() - right).norm()) + 1e-5
+
+
+def test_what_native_code_does_not_know_is_left_to_pytorch() -> None:
+    x = images(4, 8, 5)
+    for norm, given in (
+        (norm_of(8, affine=False), x),
+        (norm_of(8, track_running_stats=False), x),
+        (norm_of(8, momentum=None), x),
+        (norm_of(8), x.contiguous()),
+        (norm_of(8).double(), x.double()),
+        (norm_of(8).eval(), x),
+    ):
+        got, expected = (trained(norm, given, None, True, way) for way in (normalize, plain))
+        assert all(torch.equal(*pair) for pair in zip(got, expected, strict=True))
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        normalize(norm_of(8), images(1, 8, 1)[..., :1])
+
+
+class Block(nn.Module):
+    """Norms in all positions that can and cannot be fused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d, self.e = (nn.BatchNorm2d(4) for _ in range(5))
+        self.same, self.relu = nn.Identity(), nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one = self.relu(self.same(self.a(x)))
+        two = F.relu(one + self.b(one))
+        three = self.c(two)
+        four = three.relu() * three  # its output is used twice
+        four += self.d(two)  # changes what it is added to
+        five: Tensor = self.e(torch.relu(four)).add_(x).relu_()
+        return five + x
+
+
+def test_only_what_nobody_else_sees_is_fused() -> None:
+    torch.manual_seed(0)
+    block = Block()
+    fused = copy.deepcopy(block)
+    assert fuse_norms(fused) == 5
+    assert isinstance(fused, Block)
+    assert list(fused.state_dict()) == list(block.state_dict())
+    x = images(3, 4, 6)
+    grads = []
+    for module in (block, fused, copy.deepcopy(fused)):
+        module.zero_grad()
+        y = module(x)
+        y.square().sum().backward()
+        grads.append([y.detach(), *(param.grad for param in module.parameters() if param.grad is not None)])
+    for other in grads[1:]:
+        for mine, theirs in zip(other, grads[0], strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        assert torch.equal(fused.eval()(x), _with_buffers_of(block, fused).eval()(x))
+
+
+def _with_buffers_of(block: nn.Module, other: nn.Module) -> nn.Module:
+    block.load_state_dict(other.state_dict())
+    return block
+
+
+class Draws(nn.Module):
+    """What it does cannot be traced once for all steps."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.norm, self.how = nn.BatchNorm2d(4), how
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.norm(x)
+        if self.how == "data":
+            return F.relu(y) if float(y.detach().sum()) > 1e9 else y
+        return y + torch.rand(1)
+
+
+@pytest.mark.parametrize("how", ["data", "chance"])
+def test_what_depends_on_data_or_chance_stays_as_it_is(how: str) -> None:
+    module = Draws(how)
+    assert fuse_norms(module) == 0
+    assert type(module) is Draws
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet18",
+        "resnext26ts",
+        "regnetx_002",
+        "mobilenetv2_050",
+        "mobilenetv3_small_050",
+        "convnext_atto",
+        "cifar_resnet20",
+        "wrn10_1",
+    ],
+)
+def test_models_train_as_before(name: str) -> None:
+    torch.manual_seed(0)
+    size = 32 if name.startswith(("cifar", "wrn")) else 64
+    model = build_model(ModelConfig(name=name), num_classes=7, channels=3, image_size=size)
+    model.to(memory_format=torch.channels_last)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+    exact, fused = copy.deepcopy(model).double(), copy.deepcopy(model)
+    assert fuse_norms(fused) == sum(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+    results = []
+    for each in (exact, model, fused):
+        torch.manual_seed(1)
+        x = images(4, 3, size)[..., :size].contiguous(memory_format=torch.channels_last)
+        y = each(x.to(next(each.parameters()).dtype))
+        (y * y.detach().sin()).sum().backward()
+        results.append(torch.cat([y.detach().double().flatten(), *(b.double().flatten() for b in each.buffers())]))
+        assert all(param.grad is not None for param in each.parameters())
+    right, theirs, mine = results
+    assert float((mine - right).norm()) <= 2 * float((theirs - right).norm()) + 1e-6 * float(right.norm())
