@@ -22,6 +22,7 @@ static int this_thread(void) { return 0; }
 #endif
 
 enum { TILE = 6, OUT = 4, PLACES = TILE * TILE, LANES = 8, ROWS = 6 };
+enum { DEPTH = 128 };         /* tiles that a product sums up before others are read into the innermost cache */
 enum { BLOCK = 48 };          /* tiles that a thread carries through at a time */
 enum { TOGETHER = 2 << 20 };  /* floats of transformed tiles that all threads sum up at a time: they stay in the cache */
 #if defined(__AVX512F__)
@@ -64,10 +65,11 @@ static inline void corner(const Plane *p, int64_t tile, int64_t *image, int64_t 
 /* Where the first channel of each of a tile's size × size pixels is; beyond the image there are zeros. */
 static inline void find_pixels(const float *from, const Plane *p, int64_t row, int64_t column, int size,
                                const float *zeros, const float **at) {
-    for (int i = 0; i < size * size; i++) {
-        int64_t y = row + i / size, x = column + i % size;
-        int inside = y >= 0 && y < p->height && x >= 0 && x < p->width;
-        at[i] = inside ? from + (y * p->width + x) * p->channels : zeros;
+    for (int y = 0; y < size; y++, row++) {
+        const float *line = from + (row * p->width + column) * p->channels;
+        int inside = row >= 0 && row < p->height;
+        for (int x = 0; x < size; x++, line += p->channels)
+            at[y * size + x] = inside && column + x >= 0 && column + x < p->width ? line : zeros;
     }
 }
 
@@ -103,9 +105,10 @@ static inline __attribute__((always_inline)) void spread_line(const lanes *y, la
     to[5 * by] = y3;
 }
 
-/* Tiles first … first+count of x, transformed: to[place][tile - first][channel], rows of `stride` floats. */
+/* Tiles first … first+count of x, transformed. Places are `between` floats apart, a tile's channels [part][some of
+   them], parts `apart` floats and tiles `stride`. */
 static void transform_tiles(const float *x, const Plane *p, int64_t first, int64_t count, const float *zeros, float *to,
-                            int64_t between, int64_t stride) {
+                            int64_t between, int64_t stride, int64_t some, int64_t apart) {
     for (int64_t t = 0; t < count; t++, to += stride) {
         int64_t image, row, column;
         const float *at[PLACES];
@@ -113,6 +116,10 @@ static void transform_tiles(const float *x, const Plane *p, int64_t first, int64
         find_pixels(x + image * p->height * p->width * p->channels, p, row, column, TILE, zeros, at);
         for (int64_t c = 0; c < p->channels; c += LANES) {
             lanes half[PLACES], done[TILE];
+            if (c % 16 == 0)
+                for (int i = 0; i < TILE; i++)
+                    for (int j = 2; j < TILE; j++) __builtin_prefetch(at[i * TILE + j] + OUT * p->channels + c);
+            float *target = to + (some == PANEL ? c / PANEL * apart + c % PANEL : c);
             for (int i = 0; i < TILE; i++) {
                 lanes line[TILE];
                 for (int j = 0; j < TILE; j++) line[j] = get(at[i * TILE + j] + c);
@@ -120,11 +127,12 @@ static void transform_tiles(const float *x, const Plane *p, int64_t first, int64
             }
             for (int i = 0; i < TILE; i++) {
                 input_line(half + i * TILE, done, 1);
-                for (int j = 0; j < TILE; j++) put(to + (j * TILE + i) * between + c, done[j]);
+                for (int j = 0; j < TILE; j++) put(target + (j * TILE + i) * between, done[j]);
             }
         }
-        for (int64_t c = p->channels; c < stride; c += LANES)
-            for (int place = 0; place < PLACES; place++) put(to + place * between + c, (lanes){0});
+        for (int64_t c = p->channels; c < up(p->channels, some); c += LANES)
+            for (int place = 0; place < PLACES; place++)
+                put(to + place * between + c / some * apart + c % some, (lanes){0});
     }
 }
 
@@ -258,7 +266,7 @@ int winograd_convolve(const float *x, const float *weight, const int64_t *weight
 #pragma omp for schedule(dynamic)
             for (int64_t first = 0; first < tiles; first += block) {
                 int64_t count = least(block, tiles - first);
-                transform_tiles(x, &p, first, count, zeros, v, v_apart, inner);
+                transform_tiles(x, &p, first, count, zeros, v, v_apart, inner, inner, 0);
                 for (int place = 0; place < PLACES; place++)
                     for (int64_t panel = 0; panel < panels; panel++)
                         for (int64_t t = 0; t < count; t += ROWS)
@@ -318,20 +326,23 @@ int winograd_weight(const float *x, const float *gradient, float *to, int64_t im
 #pragma omp for schedule(static)
             for (int64_t t = 0; t < count; t += part) {
                 int64_t some = least(part, count - t);
-                transform_tiles(x, &p, first + t, some, zeros, v + t * wide_inner, v_apart, wide_inner);
+                transform_tiles(x, &p, first + t, some, zeros, v + t * PANEL, v_apart, PANEL, PANEL, rows * PANEL);
                 spread_tiles(gradient, &q, first + t, some, zeros, m + t * outer, m_apart, outer);
             }
 #pragma omp for schedule(static)
             for (int place = 0; place < PLACES; place++)
-                for (int64_t c = 0; c < inner; c += PANEL) {
-                    const float *a = m + place * m_apart, *b = v + place * v_apart + c;
-                    float *sum = sums + place * sums_apart + c;
-                    int64_t o = 0;
-                    for (; o + 6 <= outer; o += 6)
-                        product_6(count, a + o, 1, outer, b, wide_inner, sum + o * wide_inner, wide_inner, first > 0);
-                    for (; o < outer; o += 2)
-                        product_2(count, a + o, 1, outer, b, wide_inner, sum + o * wide_inner, wide_inner, first > 0);
-                }
+                for (int64_t begin = 0; begin < count; begin += DEPTH)
+                    for (int64_t c = 0; c < inner; c += PANEL) {
+                        int64_t depth = least(DEPTH, count - begin), o = 0;
+                        const float *a = m + place * m_apart + begin * outer;
+                        const float *b = v + place * v_apart + c * rows + begin * PANEL;
+                        float *sum = sums + place * sums_apart + c;
+                        int add = first + begin > 0;
+                        for (; o + 6 <= outer; o += 6)
+                            product_6(depth, a + o, 1, outer, b, PANEL, sum + o * wide_inner, wide_inner, add);
+                        for (; o < outer; o += 2)
+                            product_2(depth, a + o, 1, outer, b, PANEL, sum + o * wide_inner, wide_inner, add);
+                    }
         }
         untransform_weight(sums, sums_apart, outer, inner, wide_inner, to, threads);
     }
