@@ -26,6 +26,7 @@ from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan
 from phalanx.engine.settings import choose
 from phalanx.engine.step import Engine
+from phalanx.engine.views import views_of
 from phalanx.errors import UserError
 from phalanx.identity import Identity
 from phalanx.launch.role import Role
@@ -78,7 +79,14 @@ def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopp
         identity=identity,
         plan=make_plan(config, len(splits.train), samples_per_step(config)),
         model=model,
-        engine=Engine(settings, inputs, config.loss.label_smoothing, k, config.train.seed, mirror=config.eval.mirror),
+        engine=Engine(
+            settings,
+            inputs,
+            config.loss.label_smoothing,
+            k,
+            config.train.seed,
+            views=views_of(config.eval),
+        ),
         observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
         bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
         stopping=stopping,

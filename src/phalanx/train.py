@@ -30,6 +30,7 @@ from phalanx.engine.loop import Plan, make_plan, train
 from phalanx.engine.settings import Settings, choose
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
+from phalanx.engine.views import views_of
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
 from phalanx.exchange.base import Elastic, LostWorker
 from phalanx.exchange.make import make_exchange
@@ -153,7 +154,7 @@ def _run(request: Request, console: Console, role: Role) -> int:
         config.loss.label_smoothing,
         min(config.eval.top_k, len(identity.classes)),
         config.train.seed,
-        config.eval.mirror,
+        views_of(config.eval),
         config.train.monitor,
     )
     stop = StopRequest()

@@ -57,6 +57,24 @@ def test_flips_come_as_often_as_asked(framing: Framing) -> None:
     assert 0.46 < np.mean([view.flip for view in views]) < 0.54
 
 
+@pytest.mark.parametrize(
+    "framing",
+    [
+        PadCrop(32, 4, flip="alternate", seed=3),
+        RandomResizedCrop(32, flip="alternate", seed=3),
+        Whole(32, flip="alternate", seed=3),
+        CentreCrop(32, flip="alternate", seed=3),
+    ],
+)
+def test_alternating_flips_show_each_image_both_ways_in_two_epochs(framing: Framing) -> None:
+    indices, sizes = np.arange(1000), np.full((1000, 2), 40)
+    epochs = [np.array([view.flip for view in framing.views(indices, sizes, epoch)]) for epoch in range(1, 5)]
+    assert 0.4 < epochs[0].mean() < 0.6
+    assert (epochs[0] != epochs[1]).all()
+    assert (epochs[0] == epochs[2]).all()
+    assert (epochs[1] == epochs[3]).all()
+
+
 def test_whole_is_the_identity_and_never_flips_unasked() -> None:
     assert Whole(32).views(np.arange(2), sizes(32, 32, 2), 0) == [View(0, 0, 32, 32)] * 2
 

@@ -22,6 +22,7 @@ from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
+from phalanx.engine.views import views_of
 from phalanx.errors import UserError
 from phalanx.observe.confusion_picture import draw_confusion
 from phalanx.observe.lines import percent
@@ -97,7 +98,14 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
     config, identity = trained.config, trained.identity
     k = min(config.eval.top_k, len(identity.classes))
     inputs = Inputs(trained.settings, config.augment, identity.mean, identity.std, config.train.seed)
-    engine = Engine(trained.settings, inputs, config.loss.label_smoothing, k, config.train.seed, config.eval.mirror)
+    engine = Engine(
+        trained.settings,
+        inputs,
+        config.loss.label_smoothing,
+        k,
+        config.train.seed,
+        views_of(config.eval),
+    )
     batches = evaluation_batches(
         source,
         still_framing(config.data, identity.image_size, identity.margin),

@@ -84,13 +84,18 @@ class DataConfig(Section):
     synthetic: SyntheticConfig = SyntheticConfig()
 
 
+Flip = Share | Literal["alternate"]
+
+
 class AugmentConfig(Section):
     crop: Literal["none", "pad", "random-resized"] = "none"
     pad: Count = Field(4, description="pixels of padding for crop: pad")
     pad_mode: Literal["zero", "reflect"] = "zero"
     scale: tuple[Positive, Positive] = Field((0.08, 1.0), description="area range of the random-resized crop")
     ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), description="aspect range of the random-resized crop")
-    flip: Share = Field(0.0, description="probability of a horizontal flip")
+    flip: Flip = Field(
+        0.0, description="probability of a horizontal flip; alternate: every second epoch, half of the images first"
+    )
     brightness: NotNegative = 0.0
     contrast: NotNegative = 0.0
     saturation: NotNegative = 0.0
@@ -188,6 +193,9 @@ class EvalConfig(Section):
     evaluator: bool = Field(False, description="a process of its own evaluates each checkpoint while training goes on")
     batch_size: Count | None = Field(None, description="default: the training batch size")
     mirror: bool = Field(False, description="average the answers for each image and for its mirror image")
+    shift: Annotated[int, Field(ge=0)] = Field(
+        0, description="average also over the image moved by so many pixels, up left and down right"
+    )
     top_k: Annotated[int, Field(ge=2)] = Field(5, description="k of the second accuracy; capped by the classes")
 
 

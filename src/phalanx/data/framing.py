@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.config.schema import AugmentConfig, DataConfig
+from phalanx.config.schema import AugmentConfig, DataConfig, Flip
 from phalanx.data.base import Framing, Source, View
 from phalanx.data.labelled import Labelled
 from phalanx.data.order import Indices
@@ -27,7 +27,7 @@ class Whole:
 
     size: int
     interpolation: str = "bilinear"
-    flip: float = 0.0
+    flip: Flip = 0.0
     seed: int = 0
     pad_mode: ClassVar[str] = "zero"  # never needed: the box stays inside
 
@@ -43,7 +43,7 @@ class CentreCrop:
     size: int
     crop_share: float = 0.875
     interpolation: str = "bilinear"
-    flip: float = 0.0
+    flip: Flip = 0.0
     seed: int = 0
     pad_mode: ClassVar[str] = "zero"  # never needed: the box stays inside
 
@@ -64,7 +64,7 @@ class PadCrop:
     pad: int = 4
     pad_mode: str = "zero"
     interpolation: str = "bilinear"
-    flip: float = 0.0
+    flip: Flip = 0.0
     seed: int = 0
 
     def views(self, indices: Indices, sizes: Sizes, epoch: int) -> list[View]:
@@ -72,7 +72,8 @@ class PadCrop:
         moves = np.floor(draws[:, :2] * (2 * self.pad + 1)) - self.pad
         tops, lefts, sides = _centred_squares(sizes, 1.0)
         moves *= (sides / self.size)[:, None]
-        return _views(tops + moves[:, 0], lefts + moves[:, 1], sides, sides, draws[:, 2] < self.flip)
+        flips = _flips(self.flip, self.seed, epoch, indices, draws[:, 2])
+        return _views(tops + moves[:, 0], lefts + moves[:, 1], sides, sides, flips)
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ class RandomResizedCrop:
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     interpolation: str = "bilinear"
-    flip: float = 0.0
+    flip: Flip = 0.0
     seed: int = 0
     pad_mode: ClassVar[str] = "zero"  # never needed: the box stays inside
 
     def views(self, indices: Indices, sizes: Sizes, epoch: int) -> list[View]:
         draws = uniform(self.seed, "resized crop", epoch, indices, 2 * NUM_TRIES + 3)
-        places, flips = draws[:, :2], draws[:, 2] < self.flip
+        places, flips = draws[:, :2], _flips(self.flip, self.seed, epoch, indices, draws[:, 2])
         areas, aspects = draws[:, 3 : 3 + NUM_TRIES], draws[:, 3 + NUM_TRIES :]
         areas = _between(areas, *self.scale) * (sizes[:, :1] * sizes[:, 1:])
         aspects = np.exp(_between(aspects, np.log(self.ratio[0]), np.log(self.ratio[1])))
@@ -131,7 +132,7 @@ def eval_framing(data: DataConfig, size: int, source: Source) -> Framing:
     return still_framing(data, size, has_margin(source, size))
 
 
-def still_framing(data: DataConfig, size: int, margin: bool, flip: float = 0.0, seed: int = 0) -> Framing:
+def still_framing(data: DataConfig, size: int, margin: bool, flip: Flip = 0.0, seed: int = 0) -> Framing:
     """The centre of images that show more than their subject, the whole of those that do not."""
     if margin:
         return CentreCrop(size, data.crop_share, data.interpolation, flip, seed)
@@ -146,11 +147,15 @@ def has_margin(source: Source, size: int) -> bool:
     return height != width or height > size
 
 
-def _flips(probability: float, seed: int, epoch: int, indices: Indices) -> npt.NDArray[np.bool_]:
-    """Which samples are mirrored, for framings that draw nothing else. Validation draws nothing at all."""
-    if probability == 0:
+def _flips(
+    flip: Flip, seed: int, epoch: int, indices: Indices, drawn: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.bool_]:
+    """Which samples are mirrored; `drawn` for framings that draw anyway. Validation draws nothing at all."""
+    if flip == "alternate":
+        return (uniform(seed, "flip", 0, indices)[:, 0] < 0.5) ^ (epoch % 2 == 1)
+    if flip == 0:
         return np.zeros(len(indices), dtype=np.bool_)
-    return uniform(seed, "flip", epoch, indices)[:, 0] < probability
+    return (uniform(seed, "flip", epoch, indices)[:, 0] if drawn is None else drawn) < flip
 
 
 def _centred_squares(sizes: Sizes, share: float) -> tuple[npt.NDArray[np.float64], ...]:

@@ -46,9 +46,8 @@ def evaluate(
 def _answer(model: nn.Module, micro: MicroBatch, engine: Engine, totals: Totals) -> Tensor:
     images, labels = engine.inputs.plain(micro)
     with engine.settings.autocast():
-        logits: Tensor = model(images)
-        if engine.mirror:
-            logits = (logits + model(images.flip(3))) / 2
+        answers = [model(view) if weight == 1 else weight * model(view) for view, weight in engine.views.of(images)]
+        logits = torch.stack(answers).sum(0) if len(answers) > 1 else answers[0]
     if micro.count:
         hits1, hitsk = correct(logits, labels, engine.k).tolist()
         loss = float(classification_loss(logits, Targets(labels), 0.0))

@@ -16,6 +16,7 @@ from phalanx.engine.loss import classification_loss, correct
 from phalanx.engine.settings import Settings
 from phalanx.engine.state import TrainState
 from phalanx.engine.totals import Totals
+from phalanx.engine.views import ONE_VIEW, Views
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 
@@ -29,7 +30,7 @@ class Engine:
     label_smoothing: float
     k: int
     seed: int
-    mirror: bool = False  # in evaluation, answer for each image and its mirror image
+    views: Views = ONE_VIEW  # in evaluation
     monitor: int = 0  # steps between measurements of norms; 0 is never
 
 
