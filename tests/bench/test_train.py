@@ -59,6 +59,23 @@ def test_all_are_measured_told_and_remembered(tmp_path: Path, monkeypatch: pytes
     assert "again: phalanx" in screen.getvalue()
 
 
+def test_ctrl_c_tells_what_is_known_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    python = tmp_path / "bin" / "python"  # of an environment where training brings the user to press Ctrl-C
+    python.parent.mkdir()
+    (tmp_path / "mxnet.py").write_text("__version__ = '0.1'\n")
+    press = f'case "$*" in *train_peers*) kill -INT {os.getpid()}; exec sleep 60;; esac'
+    python.write_text(f'#!/bin/sh\n{press}\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    screen = io.StringIO()
+    pythons = parse_environments([f"mxnet={tmp_path}"])
+    with pytest.raises(KeyboardInterrupt):
+        bench_train(Console(file=screen, width=200), QUICK, ["mxnet"], pythons, markdown=None, json_file=None)
+    assert "stopped by you after 1 of 2 turns" in screen.getvalue()
+    assert f" {OURS} " in screen.getvalue()
+
+
 @pytest.fixture
 def measured() -> Measured:
     return Measured(

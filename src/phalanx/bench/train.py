@@ -81,6 +81,7 @@ class Measured:
     lines: dict[str, Line] = field(default_factory=dict)
     matmul: dict[str, dict[int, float]] = field(default_factory=dict)  # FLOP/s by precision and round
     remarks: dict[str, str] = field(default_factory=dict)  # why a contender has no turns, or fewer
+    stopped: str = ""  # how far it came, where the user did not wait for the end
 
 
 def make_plan(
@@ -125,19 +126,28 @@ def bench_train(
         markdown=markdown,
         json_file=json_file,
     )
+    if measured.stopped:
+        raise KeyboardInterrupt
 
 
 def _measure(console: Console, plan: Plan, found: Found, work: float | None) -> Measured:
     """Round after round, each in a process that has the machine for itself."""
     measured = Measured()
-    with progress(console, "turns", plan.rounds * (1 + len(found.pythons))) as advance:
-        for number in range(plan.rounds):
-            _our_turn(plan, number, measured, work)
-            advance(1)
-            for name, python in found.pythons.items():
-                if name not in measured.remarks:
-                    _turn_of(name, python, plan, number, measured, work)
-                advance(1)
+    turns, taken = plan.rounds * (1 + len(found.pythons)), 0
+    with progress(console, "turns", turns) as advance:
+        try:
+            for number in range(plan.rounds):
+                for name, python in {OURS: "", **found.pythons}.items():
+                    if name == OURS:
+                        _our_turn(plan, number, measured, work)
+                    elif name not in measured.remarks:
+                        _turn_of(name, python, plan, number, measured, work)
+                    advance(1)
+                    taken += 1
+        except KeyboardInterrupt:
+            if OURS not in measured.lines:
+                raise
+            measured.stopped = f"stopped by you after {taken} of {turns} turns"
     return measured
 
 
@@ -255,6 +265,7 @@ def _notes(measured: Measured, found: Found, work: float | None, load: float) ->
         if line.parameters != ours
     ]
     notes += [f"{name}: {why}" for name, why in measured.remarks.items()]
+    notes += [measured.stopped] if measured.stopped else []
     if found.absent:
         notes.append(f"not installed: {', '.join(found.absent)} (an environment is named by --peer-env NAME=PATH)")
     return notes
