@@ -48,6 +48,7 @@ def test_all_are_measured_told_and_remembered(tmp_path: Path, monkeypatch: pytes
         assert float(row[2]) > 0
         assert row[5].endswith(" %")
         assert float(row[6].replace(",", "")) > 100  # MB: torch alone takes more
+        assert 0 < float(row[7]) < 300
     notes = "\n".join(told["tables"][0]["notes"])
     assert "GFLOP/s in fp32" in notes
     assert "another model" not in notes
@@ -80,9 +81,13 @@ def test_ctrl_c_tells_what_is_known_by_then(tmp_path: Path, monkeypatch: pytest.
 def measured() -> Measured:
     return Measured(
         lines={
-            OURS: Line("fp32", 10, {0: 4.0, 1: 8.0, 2: 6.0}, {0: 0.4, 1: 0.5, 2: 0.6}, 2_000_000_000),
-            "pytorch": Line("fp32", 10, {0: 2.0, 1: 2.0, 2: 2.0}, {0: 0.2, 1: 0.2, 2: 0.2}, 3_000_000_000),
-            "pytorch-tuned": Line("bf16", 11, {1: 0.5}, {1: 0.01}, 1_000_000_000),
+            OURS: Line(
+                "fp32", 10, {0: 4.0, 1: 8.0, 2: 6.0}, {0: 0.4, 1: 0.5, 2: 0.6}, 2_000_000_000, {0: 9, 1: 5, 2: 5}
+            ),
+            "pytorch": Line(
+                "fp32", 10, {0: 2.0, 1: 2.0, 2: 2.0}, {0: 0.2, 1: 0.2, 2: 0.2}, 3_000_000_000, {0: 4, 1: 4, 2: 5}
+            ),
+            "pytorch-tuned": Line("bf16", 11, {1: 0.5}, {1: 0.01}, 1_000_000_000, {1: 60}),
         },
         matmul={"fp32": {0: 1e11, 1: 1.2e11, 2: 1.1e11}, "bf16": {1: 2e9}},
         remarks={"pytorch-tuned": "measured in round 2 only", "mxnet": "ImportError: numpy.bool"},
@@ -93,9 +98,9 @@ def test_ratios_are_taken_round_by_round(measured: Measured) -> None:
     found = Found({}, {"pytorch": "2.15", "pytorch-tuned": "2.15"}, ["paddle"])
     table = make_table(GIVEN, measured, found, 24.5e9, load=2.0)
     assert table.rows == [
-        [OURS, "fp32", "6.00", "4.00 to 8.00", "1.00", "50 %", "2,000"],
-        ["pytorch", "fp32", "2.00", "2.00 to 2.00", "3.00", "20 %", "3,000"],
-        ["pytorch-tuned", "bf16", "0.50", "0.50 to 0.50", "16.00", "1 %", "1,000"],
+        [OURS, "fp32", "6.00", "4.00 to 8.00", "1.00", "50 %", "2,000", "5.0"],
+        ["pytorch", "fp32", "2.00", "2.00 to 2.00", "3.00", "20 %", "3,000", "4.0"],
+        ["pytorch-tuned", "bf16", "0.50", "0.50 to 0.50", "16.00", "1 %", "1,000", "60.0"],
     ]
     notes = "\n".join(table.notes)
     assert "110 GFLOP/s in fp32, 2 GFLOP/s in bf16; training takes 24.5 GFLOP an image" in notes

@@ -66,6 +66,7 @@ class Contender:
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         self.name, self.turns = name, Turns()
+        self.ready_s, self._begun = 0.0, time.monotonic()
         self._memory = memory or memory_of
         self._start_timeout_s, self._answer_timeout_s = start_timeout_s, answer_timeout_s
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with the contender)
@@ -94,7 +95,9 @@ class Contender:
 
     def wait_until_ready(self) -> dict[str, Any]:
         """Until it has made a batch. What it tells about itself."""
-        return self._answer(self._start_timeout_s)
+        about = self._answer(self._start_timeout_s)
+        self.ready_s = time.monotonic() - self._begun
+        return about
 
     def take_turn(self, turn: Turn) -> int:
         """Have it make batches, and note the result. How many images these were."""

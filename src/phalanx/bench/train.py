@@ -65,10 +65,11 @@ class Line:
     rates: dict[int, float] = field(default_factory=dict)  # images/s
     shares: dict[int, float] = field(default_factory=dict)  # of the matmul rate
     peak_bytes: int = 0
+    starts: dict[int, float] = field(default_factory=dict)  # seconds until the first step was made
 
-    def note(self, number: int, rate: float, share: float | None, peak_bytes: int) -> None:
+    def note(self, number: int, rate: float, share: float | None, peak_bytes: int, start_s: float) -> None:
         """`share` is of one image a second."""
-        self.rates[number] = rate
+        self.rates[number], self.starts[number] = rate, start_s
         if share is not None:
             self.shares[number] = rate * share
         self.peak_bytes = max(self.peak_bytes, peak_bytes)
@@ -166,7 +167,9 @@ def _our_turn(plan: Plan, number: int, measured: Measured, work: float | None) -
     rate = plan.batch_size * plan.steps / max(1e-3, times[-1] - times[WARM_UP - 1])
     start = next(record for record in trained.records if record["kind"] == "start")
     line = measured.lines.setdefault(OURS, Line(plan.precision, start["parameters"]))
-    line.note(number, rate, _share(plan, number, measured, line.precision, work), trained.peak_bytes)
+    line.note(
+        number, rate, _share(plan, number, measured, line.precision, work), trained.peak_bytes, times[0] - trained.begun
+    )
 
 
 def _turn_of(name: str, python: str, plan: Plan, number: int, measured: Measured, work: float | None) -> None:
@@ -188,7 +191,7 @@ def _turn_of(name: str, python: str, plan: Plan, number: int, measured: Measured
         return
     line = measured.lines.setdefault(name, Line(about["precision"], about["parameters"]))
     share = _share(plan, number, measured, line.precision, work)
-    line.note(number, it.turns.rates[0], share, it.turns.memory_bytes)
+    line.note(number, it.turns.rates[0], share, it.turns.memory_bytes, it.ready_s)
     if made < plan.steps * plan.batch_size and number + 1 < plan.rounds:
         step_s = plan.batch_size / it.turns.rates[0]
         measured.remarks[name] = (
@@ -223,6 +226,7 @@ def make_table(plan: Plan, measured: Measured, found: Found, work: float | None,
             f"{_ratio(ours, line):.2f}",
             f"{100 * statistics.median(line.shares.values()):.0f} %" if line.shares else "-",
             f"{line.peak_bytes / 1e6:,.0f}",
+            f"{statistics.median(line.starts.values()):.1f}" if line.starts else "-",
         ]
         for name, line in lines
     ]
@@ -230,7 +234,16 @@ def make_table(plan: Plan, measured: Measured, found: Found, work: float | None,
         f"Training {plan.model}, {plan.size}², batches of {plan.batch_size}, {plan.threads} threads, "
         f"{plan.rounds} turns of {plan.steps} steps"
     )
-    columns = ("", "precision", "images/s", "spread", "phalanx is …×", "of matmul rate", "peak memory MB")
+    columns = (
+        "",
+        "precision",
+        "images/s",
+        "spread",
+        "phalanx is …×",
+        "of matmul rate",
+        "peak memory MB",
+        "first step s",
+    )
     return Table(title, columns, rows, tuple(_notes(measured, found, work, load)))
 
 
@@ -249,6 +262,7 @@ def _notes(measured: Measured, found: Found, work: float | None, load: float) ->
     named = {name: f"{name} {found.versions.get(name, '')}".strip() for name in measured.lines}
     notes = [
         "phalanx is …×: how many times as fast Phalanx was in the same rounds, their median",
+        "first step s: from the start of the process to the end of its first step, everything included",
         f"matrix products of this machine, measured in each round: {products or 'none'}; training takes {counted}",
         *(f"{named[name]}: {said[name]}" for name in said if name in measured.lines),
         *(named[name] for name in measured.lines if name not in said and name != OURS),
