@@ -81,13 +81,11 @@ def test_ctrl_c_tells_what_is_known_by_then(tmp_path: Path, monkeypatch: pytest.
 def measured() -> Measured:
     return Measured(
         lines={
-            OURS: Line(
-                "fp32", 10, {0: 4.0, 1: 8.0, 2: 6.0}, {0: 0.4, 1: 0.5, 2: 0.6}, 2_000_000_000, {0: 9, 1: 5, 2: 5}
-            ),
+            OURS: Line("fp32", 10, {0: 4.0, 1: 8.0, 2: 6.0}, {0: 0.4, 1: 0.5, 2: 0.6}, 2 * 10**9, {0: 9, 1: 5, 2: 5}),
             "pytorch": Line(
-                "fp32", 10, {0: 2.0, 1: 2.0, 2: 2.0}, {0: 0.2, 1: 0.2, 2: 0.2}, 3_000_000_000, {0: 4, 1: 4, 2: 5}
+                "fp32", 10, {0: 2.0, 1: 2.0, 2: 2.0}, {0: 0.2, 1: 0.2, 2: 0.2}, 3 * 10**9, {0: 4, 1: 4, 2: 5}
             ),
-            "pytorch-tuned": Line("bf16", 11, {1: 0.5}, {1: 0.01}, 1_000_000_000, {1: 60}),
+            "pytorch-tuned": Line("bf16", 11, {1: 0.5}, {1: 0.01}, 10**9, {1: 60}),
         },
         matmul={"fp32": {0: 1e11, 1: 1.2e11, 2: 1.1e11}, "bf16": {1: 2e9}},
         remarks={"pytorch-tuned": "measured in round 2 only", "mxnet": "ImportError: numpy.bool"},

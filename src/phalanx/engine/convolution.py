@@ -21,7 +21,7 @@ _COLUMN_VALUES = 2**21  # that are laid out at a time: 8 MB stay in the cache, a
 class Forms(NamedTuple):
     """How a convolution and each of its gradients is computed."""
 
-    output: str = "convolution"  # or winograd
+    output: str = "convolution"  # or product, winograd
     data: str = "convolution"  # or product, winograd
     weight: str = "convolution"  # or columns, winograd
 
@@ -40,6 +40,7 @@ def forms_for(weight: Tensor, shape: Shape) -> dict[str, list[str]]:
     """All that there are for a convolution, by what is computed."""
     forms = {"output": ["convolution"], "data": ["convolution"], "weight": ["convolution", "columns"]}
     if tuple(weight.shape[2:]) == (1, 1) and shape == Shape((1, 1), (0, 0)):
+        forms["output"].append("product")
         forms["data"].append("product")
     if winograd.fits(weight, *shape):
         for each in forms.values():
@@ -49,8 +50,11 @@ def forms_for(weight: Tensor, shape: Shape) -> dict[str, list[str]]:
 
 def output(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, forms: Forms) -> Tensor:
     """The convolution itself, of a channels_last x."""
-    if forms.output == "winograd":
-        y = winograd.convolve(x, weight, shape.padding[0])
+    if forms.output != "convolution":
+        if forms.output == "winograd":
+            y = winograd.convolve(x, weight, shape.padding[0])
+        else:
+            y = (x.permute(0, 2, 3, 1) @ weight.flatten(1).t()).permute(0, 3, 1, 2)
         return y if bias is None else y.add_(bias[:, None, None])
     return F.conv2d(x, weight, bias, shape.stride, shape.padding)
 
