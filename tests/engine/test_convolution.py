@@ -13,6 +13,7 @@ from phalanx.config.schema import MachineConfig
 from phalanx.engine import tuning
 from phalanx.engine.convolution import PLAIN, Forms, Shape, TunedConv2d, forms_for, tune_convolutions
 from phalanx.engine.settings import choose
+from phalanx.engine.state import TrainState
 from phalanx.native.build import find_library
 
 
@@ -160,6 +161,36 @@ def test_the_choice_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
         tune_convolutions(conv)
         conv(images(2, 4, 6))
         assert Forms(*json.loads(file.read_text())[key]) in all_forms(conv.weight, Shape((1, 1), (0, 0)))
+
+
+def test_a_checkpoint_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(tuning, "WORTH_FLOPS", 0)
+    model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 3)).to(memory_format=torch.channels_last)
+    tune_convolutions(model)
+    fresh, elsewhere = copy.deepcopy(model), copy.deepcopy(model)
+    for module, forms in zip(model, (Forms("product", "product", "columns"), Forms(weight="columns")), strict=True):
+        assert isinstance(module, TunedConv2d)
+        module.forms = forms
+    numbers = json.loads(json.dumps(TrainState(model).numbers()))
+    TrainState(fresh).restore(numbers)
+    fresh(images(3, 4, 6))
+    assert [module.forms for module in fresh] == [module.forms for module in model]
+    assert not list(tmp_path.rglob("*.json"))  # nothing was timed
+    numbers["forms"]["on"] = "another machine"
+    TrainState(elsewhere).restore(numbers)
+    elsewhere(images(3, 4, 6))
+    assert list(tmp_path.rglob("*.json"))
+    numbers["forms"] = {"on": tuning.machine(), "of": {"0": ["winograd"] * 3, "1": ["convolution", "wrong", "columns"]}}
+    impossible = copy.deepcopy(elsewhere)
+    for module in impossible:
+        assert isinstance(module, TunedConv2d)
+        module.forms = None
+    TrainState(impossible).restore(numbers)
+    impossible(images(3, 4, 6))
+    assert [module.forms for module in impossible] == [module.forms for module in elsewhere]
+    del numbers["forms"]
+    TrainState(impossible).restore(numbers)
 
 
 def test_small_evaluated_and_other_convolutions_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Winograd's form, which multiplies a quarter as often. Validation and exported mo
 agrees within rounding. `tuning.py` chooses, by time.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -122,6 +123,7 @@ class TunedConv2d(nn.Conv2d):
     """A Conv2d that trains with the forms that were chosen when it saw its first batch."""
 
     forms: Forms | None = None
+    kept: Forms | None = None  # those of a run that is resumed here
 
     def forward(self, input: Tensor) -> Tensor:
         if not (torch.is_grad_enabled() and input.is_contiguous(memory_format=torch.channels_last)) or not len(input):
@@ -134,7 +136,7 @@ class TunedConv2d(nn.Conv2d):
         if self.forms is None:
             from phalanx.engine.tuning import choose_forms
 
-            self.forms = choose_forms(x.detach(), weight.detach(), shape)
+            self.forms = choose_forms(x.detach(), weight.detach(), shape, self.kept)
         if self.forms == PLAIN:
             return super().forward(input)
         with torch.autocast("cpu", enabled=False):
@@ -152,3 +154,21 @@ def tune_convolutions(model: nn.Module) -> None:
             and not isinstance(module.padding, str)
         ):
             module.__class__ = TunedConv2d
+
+
+def saved_forms(model: nn.Module) -> dict[str, Any]:
+    """What has been chosen, for a checkpoint: a run that goes on with other forms rounds differently."""
+    from phalanx.engine.tuning import machine
+
+    tuned = {name: module for name, module in model.named_modules() if isinstance(module, TunedConv2d)}
+    return {"on": machine(), "of": {name: list(module.forms) for name, module in tuned.items() if module.forms}}
+
+
+def take_forms(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Those of a checkpoint, where it was made on such a machine: on another the results differ anyway."""
+    from phalanx.engine.tuning import machine
+
+    if saved.get("on") == machine():
+        for name, module in model.named_modules():
+            if isinstance(module, TunedConv2d) and name in saved["of"]:
+                module.kept = Forms(*saved["of"][name])

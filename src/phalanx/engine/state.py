@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from phalanx.data.base import Batch
+from phalanx.engine.convolution import saved_forms, take_forms
 from phalanx.engine.totals import Totals
 
 
@@ -129,6 +130,7 @@ class TrainState:
             "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
             "train_s": self.train_s,
             "wall_s": self.wall_s,
+            "forms": saved_forms(self.model),
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
@@ -142,3 +144,4 @@ class TrainState:
         if self.loss_scale is not None and numbers["loss_scale"]:
             self.loss_scale = LossScale(**numbers["loss_scale"])
         self.train_s, self.wall_s = numbers["train_s"], numbers["wall_s"]
+        take_forms(self.model, numbers.get("forms", {}))  # younger than the format
