@@ -45,12 +45,12 @@ def test_every_form_gives_the_gradients_of_a_convolution(kernel: int, stride: in
         tuned = copy.deepcopy(plain)
         tune_convolutions(tuned)
         assert isinstance(tuned, TunedConv2d)
-        tuned.forms = forms
+        tuned.kept = forms
         got = trained(tuned, images(5, 6, 11))
         for mine, theirs in zip(got, expected, strict=True):
             torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
         assert all(torch.equal(*pair) for pair in zip(got, trained(_fresh(tuned), images(5, 6, 11)), strict=True))
-    assert len(all_forms(plain.weight, shape)) == (8 if (kernel, stride) == (1, 1) else 2)
+    assert len(all_forms(plain.weight, shape)) == {(1, 1): 8, (1, 2): 1}.get((kernel, stride), 2)
 
 
 def all_forms(weight: Tensor, shape: Shape) -> list[Forms]:
@@ -72,7 +72,7 @@ def test_winograd_is_the_same_convolution(into: int, out: int, padding: int, siz
         tuned = copy.deepcopy(plain)
         tune_convolutions(tuned)
         assert isinstance(tuned, TunedConv2d)
-        tuned.forms = Forms("winograd", "winograd", "winograd")
+        tuned.kept = Forms("winograd", "winograd", "winograd")
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
@@ -95,7 +95,7 @@ def test_winograd_of_more_tiles_than_are_carried_through_at_a_time() -> None:
     expected = trained(copy.deepcopy(plain).double(), x.double())
     tune_convolutions(plain)
     assert isinstance(plain, TunedConv2d)
-    plain.forms = Forms("winograd", "winograd", "winograd")
+    plain.kept = Forms("winograd", "winograd", "winograd")
     for mine, theirs in zip(trained(plain, x), expected, strict=True):
         assert float((mine - theirs).abs().max()) <= 1e-4 * float(theirs.abs().max())
 
@@ -125,7 +125,7 @@ def test_in_bf16_gradients_are_as_good_as_those_of_autocast() -> None:
     tuned = copy.deepcopy(plain)
     tune_convolutions(tuned)
     assert isinstance(tuned, TunedConv2d)
-    tuned.forms = Forms(weight="columns")
+    tuned.kept = Forms(weight="columns")
     with torch.autocast("cpu", torch.bfloat16):
         got, theirs = trained(tuned, images(4, 16, 12)), trained(plain, images(4, 16, 12))
     assert [each.dtype for each in got] == [each.dtype for each in theirs]
@@ -161,6 +161,54 @@ def test_the_choice_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
         tune_convolutions(conv)
         conv(images(2, 4, 6))
         assert Forms(*json.loads(file.read_text())[key]) in all_forms(conv.weight, Shape((1, 1), (0, 0)))
+
+
+def test_what_follows_may_work_in_place() -> None:
+    for forms in all_forms(torch.zeros(8, 8, 1, 1), Shape((1, 1), (0, 0))):
+        model = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Hardswish(inplace=True)).to(memory_format=torch.channels_last)
+        tune_convolutions(model)
+        assert isinstance(model[0], TunedConv2d)
+        model[0].kept = forms
+        model(images(2, 8, 5)).sum().backward()
+
+
+def test_a_choice_holds_for_what_it_was_made_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    conv = nn.Conv2d(16, 16, 3).to(memory_format=torch.channels_last)
+    exact = copy.deepcopy(conv).double()
+    tune_convolutions(conv)
+    assert isinstance(conv, TunedConv2d)
+    conv.kept = Forms("winograd", "winograd", "winograd")
+    x = images(2, 16, 9)
+    conv(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(conv(x).double(), exact(x.double()), rtol=0.1, atol=0.1)
+    torch.testing.assert_close(copy.deepcopy(conv).double()(x.double()), exact(x.double()))
+    with pytest.raises(RuntimeError, match="to have 16 channels"):
+        conv(images(2, 32, 9))
+    with pytest.raises(RuntimeError, match="can't be greater than actual input size"):
+        conv(images(2, 16, 1))
+    assert conv(x[:0]).shape == (0, 16, 7, 8)
+
+
+def test_a_larger_batch_chooses_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    conv = nn.Conv2d(16, 16, 3).to(memory_format=torch.channels_last)
+    monkeypatch.setattr(tuning, "WORTH_FLOPS", 2 * 16 * 9 * 16 * 30 * 31 * 4)
+    tune_convolutions(conv)
+    for count, timed in ((1, False), (7, True), (2, True)):
+        conv(images(count, 16, 32))
+        assert bool(list(tmp_path.rglob("*.json"))) == timed
+
+
+@pytest.mark.parametrize("channels", [1, 3, 5, 11])
+def test_few_channels_with_a_stride_train(channels: int) -> None:
+    torch.manual_seed(0)
+    conv = nn.Conv2d(channels, 48, 1, 2, bias=False).to(memory_format=torch.channels_last)
+    expected = trained(copy.deepcopy(conv).double(), images(4, channels, 64, torch.float64))
+    tune_convolutions(conv)
+    for mine, theirs in zip(trained(conv, images(4, channels, 64)), expected, strict=True):
+        torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_a_checkpoint_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -147,30 +147,129 @@ def _with_buffers_of(block: nn.Module, other: nn.Module) -> nn.Module:
     return block
 
 
-class Draws(nn.Module):
-    """What it does cannot be traced once for all steps."""
+class Odd(nn.Module):
+    """Does something that a trace would lose."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.norm, self.how = nn.BatchNorm2d(4), how
+        self.norm, self.calls = nn.BatchNorm2d(4), 0
 
+
+class Chance(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(x)) + torch.rand(1)
+
+
+class OfData(Odd):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.norm(x)
-        if self.how == "data":
-            return F.relu(y) if float(y.detach().sum()) > 1e9 else y
-        return y + torch.rand(1)
+        return F.relu(y) if y.detach().sum() > 1e9 else y
 
 
-@pytest.mark.parametrize("how", ["data", "chance"])
-def test_what_depends_on_data_or_chance_stays_as_it_is(how: str) -> None:
-    module = Draws(how)
+class Counts(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return F.relu(self.norm(x))
+
+
+class Stops(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self._normed(x))
+
+    def _normed(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return cast(Tensor, self.norm(x))
+
+
+class Looks(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(x)) if isinstance(x, Tensor) else x
+
+
+class Optional(Odd):
+    def forward(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
+        shortcut = x if shortcut is None else shortcut
+        return F.relu(self.norm(x) + shortcut)
+
+
+class Named(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(input=x))
+
+
+class Twice(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(x) + self.norm(x + 1))
+
+
+@pytest.mark.parametrize("kind", [Chance, OfData, Counts, Stops, Looks, Optional, Named, Twice])
+def test_what_a_trace_would_lose_is_left_alone(kind: type[Odd]) -> None:
+    module = kind()
     assert fuse_norms(module) == 0
-    assert type(module) is Draws
+    torch.manual_seed(0)
+    got = module(images(2, 4, 5))
+    torch.manual_seed(0)
+    assert torch.equal(got, kind()(images(2, 4, 5)))
+
+
+class Double(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x)
+        return F.relu(y + y)
+
+
+class Number(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(x) + x.size(0))
+
+
+class Spoiled(Odd):
+    """The summand, or what is normalised, changes after it was used."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        other, into = x * 2, x * 3
+        y = self.norm(into)
+        into.mul_(0)
+        z = y + other
+        other.mul_(0)
+        return F.relu(z)
+
+
+@pytest.mark.parametrize("kind", [Double, Number, Spoiled])
+def test_sums_of_another_kind_stay_right(kind: type[Odd]) -> None:
+    plain_one = kind()
+    fused = copy.deepcopy(plain_one)
+    assert fuse_norms(fused) == 1
+    with torch.no_grad():  # backward of what is spoiled is refused by torch either way
+        expected = plain_one(images(2, 4, 5))
+    torch.testing.assert_close(fused(images(2, 4, 5)).detach(), expected)
+
+
+def test_hooks_slices_and_checkpointing_take_the_modules_own_way() -> None:
+    model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4))
+    model.to(memory_format=torch.channels_last)
+    assert fuse_norms(model) == 2
+    assert torch.equal(model[:3](images(2, 4, 5)), model[2](model[1](model[0](images(2, 4, 5)))))
+    seen: list[Tensor] = []
+    hook = model[2].register_forward_hook(lambda module, args, result: seen.append(result))
+    model(images(2, 4, 5))
+    assert len(seen) == 1
+    hook.remove()
+    model(images(2, 4, 5))
+    assert len(seen) == 1
+
+
+def test_a_norm_without_shift_is_left_to_pytorch() -> None:
+    norm = nn.BatchNorm2d(8, bias=False)
+    x = images(4, 8, 5)
+    got, expected = (trained(norm, x, None, True, way) for way in (normalize, plain))
+    assert all(torch.equal(*pair) for pair in zip(got, expected, strict=True))
 
 
 @pytest.mark.parametrize(
     "name",
     [
+        "dla46_c",
         "resnet18",
         "resnext26ts",
         "regnetx_002",
@@ -190,7 +289,8 @@ def test_models_train_as_before(name: str) -> None:
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.5, 1.5)
     exact, fused = copy.deepcopy(model).double(), copy.deepcopy(model)
-    assert fuse_norms(fused) == sum(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+    norms = sum(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+    assert fuse_norms(fused) == (12 if name == "dla46_c" else norms)  # its blocks take an argument or do without
     results = []
     for each in (exact, model, fused):
         torch.manual_seed(1)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from phalanx.engine import winograd
 
+_FEW_CHANNELS = 12  # 3, 4 and 5 were seen to fail, 12 was not
 _COLUMN_VALUES = 2**21  # that are laid out at a time: 8 MB stay in the cache, and so does their product
 
 
@@ -38,11 +39,14 @@ PLAIN = Forms()
 
 
 def forms_for(weight: Tensor, shape: Shape) -> dict[str, list[str]]:
-    """All that there are for a convolution, by what is computed."""
+    """All that there are for a convolution, by what is computed; the first is taken where nothing is gained."""
     forms = {"output": ["convolution"], "data": ["convolution"], "weight": ["convolution", "columns"]}
-    if tuple(weight.shape[2:]) == (1, 1) and shape == Shape((1, 1), (0, 0)):
+    one = tuple(weight.shape[2:]) == (1, 1)
+    if one and shape == Shape((1, 1), (0, 0)):
         forms["output"].append("product")
         forms["data"].append("product")
+    if one and max(shape.stride) > 1 and weight.shape[1] < _FEW_CHANNELS:
+        forms["weight"] = ["columns"]  # torch 2.15 writes beyond its memory here, and the process dies
     if winograd.fits(weight, *shape):
         for each in forms.values():
             each.append("winograd")
@@ -55,7 +59,10 @@ def output(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, forms: 
         if forms.output == "winograd":
             y = winograd.convolve(x, weight, shape.padding[0])
         else:
-            y = (x.permute(0, 2, 3, 1) @ weight.flatten(1).t()).permute(0, 3, 1, 2)
+            size = (len(x), len(weight), *x.shape[2:])
+            y = torch.empty(size, dtype=x.dtype, memory_format=torch.channels_last)
+            rows, into = (each.permute(0, 2, 3, 1).flatten(0, 2) for each in (x, y))
+            torch.mm(rows, weight.flatten(1).t(), out=into)
         return y if bias is None else y.add_(bias[:, None, None])
     return F.conv2d(x, weight, bias, shape.stride, shape.padding)
 
@@ -92,11 +99,12 @@ def _weight_by_columns(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) ->
     seen = seen[:, : grads.shape[1], : grads.shape[2]]
     per_image = seen[0].numel()
     at_once = max(1, _COLUMN_VALUES // per_image) if (height, width) != (1, 1) else len(seen)
-    total = torch.zeros(weight.shape[0], weight[0].numel(), device=weight.device)  # float32, whatever is multiplied
+    precise = torch.promote_types(weight.dtype, torch.float32)  # whatever is multiplied
+    total = torch.zeros(weight.shape[0], weight[0].numel(), dtype=precise, device=weight.device)
     for start in range(0, len(seen), at_once):
         rows_of = seen[start : start + at_once].reshape(-1, weight[0].numel())
         by = grads[start : start + at_once].reshape(-1, weight.shape[0]).t()
-        if rows_of.dtype == torch.float32:
+        if rows_of.dtype == precise:
             total.addmm_(by, rows_of)
         else:
             total += by @ rows_of
@@ -120,27 +128,45 @@ class _Convolve(torch.autograd.Function):
 
 
 class TunedConv2d(nn.Conv2d):
-    """A Conv2d that trains with the forms that were chosen when it saw its first batch."""
+    """A Conv2d that trains with the forms that were chosen when it saw its first batch, or one twice as large."""
 
     forms: Forms | None = None
     kept: Forms | None = None  # those of a run that is resumed here
+    chosen_for: tuple[int, torch.dtype] = (0, torch.float32)  # samples, and what they are made of
 
     def forward(self, input: Tensor) -> Tensor:
-        if not (torch.is_grad_enabled() and input.is_contiguous(memory_format=torch.channels_last)) or not len(input):
+        if not (torch.is_grad_enabled() and input.is_contiguous(memory_format=torch.channels_last)):
             return super().forward(input)
         x, weight, bias = input, self.weight, self.bias
         if torch.is_autocast_enabled("cpu"):
             dtype = torch.get_autocast_dtype("cpu")
             x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
         shape = Shape(*(cast(tuple[int, int], tuple(each)) for each in (self.stride, self.padding)))
-        if self.forms is None:
+        if not _sound(x, weight, shape):
+            return super().forward(input)  # says what is wrong
+        samples, kind = self.chosen_for
+        if self.forms is None or kind != x.dtype or (self.kept is None and len(x) >= 2 * samples):
             from phalanx.engine.tuning import choose_forms
 
             self.forms = choose_forms(x.detach(), weight.detach(), shape, self.kept)
+            self.chosen_for = len(x), x.dtype
         if self.forms == PLAIN:
             return super().forward(input)
         with torch.autocast("cpu", enabled=False):
             return cast(Tensor, _Convolve.apply(x, weight, bias, shape, self.forms))
+
+
+def _sound(x: Tensor, weight: Tensor, shape: Shape) -> bool:
+    """Whether there is something to convolve, and it fits: native code looks at nothing but addresses and sizes."""
+    lengths = zip(x.shape[2:], shape.padding, weight.shape[2:], strict=False)
+    return (
+        x.dim() == 4
+        and len(x) > 0
+        and x.dtype == weight.dtype
+        and x.device == weight.device
+        and x.shape[1] == weight.shape[1]
+        and all(length + 2 * padding >= kernel for length, padding, kernel in lengths)
+    )
 
 
 def tune_convolutions(model: nn.Module) -> None:

@@ -2,11 +2,16 @@
 
 Each module that owns batch norms is traced by itself, with its children as they are. In what it does, `relu(norm(x))`
 and `relu(norm(x) + y)` become one call. The module stays itself: its class gets a subclass that takes this way in
-training, so that parameters, names, what is saved and what is exported do not change.
+training, so that parameters, names, what is saved and what is exported do not change. A module whose forward does
+anything that a trace would lose is left alone.
 """
 
+import dis
+import itertools
 import operator
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
 from typing import Any, cast
 
 import torch
@@ -14,20 +19,33 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from phalanx.engine.normalization import normalize
+from phalanx.native.build import load_library
 
 _RELUS = (F.relu, torch.relu, torch.relu_)
 _SUMS = (("call_function", operator.add), ("call_function", torch.add), ("call_method", "add"))
 _SUMS_INTO = (("call_function", operator.iadd), ("call_method", "add_"))
+# What a trace would do once for all steps, or not at all. Checkpointing is looked at again in each step.
+_LOST = {
+    *("isinstance", "type", "item", "tolist", "numpy", "random", "rand", "randn", "randint", "randperm", "bernoulli"),
+    *("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "checkpoint", "record_function"),
+}
+_CHECKPOINTED = "grad_checkpointing"  # timm's switch
+_MARK = "_phalanx_fused"
 
 
 def fuse_norms(model: nn.Module) -> int:
     """How many batch norms of the model are computed together with what follows."""
+    if load_library("norm") is None:
+        return 0
     fused = 0
     for module in list(model.modules()):
         if any(type(child) is nn.BatchNorm2d for child in module.children()):
-            fused += _fuse(module)
+            try:
+                fused += _fuse(module)
+            except Exception:  # not to be traced, such as what depends on its data: it stays as it is
+                continue
         elif _ends_active(module):
-            module.__class__ = _subclass(type(module), _active_norm)
+            _subclass(module, _active_norm, [])
             fused += 1
     return fused
 
@@ -40,49 +58,117 @@ class _Shallow(fx.Tracer):
 
 
 def _fuse(module: nn.Module) -> int:
+    if _loses_something(module):
+        return 0
     was = module.training
     module.training = True
     try:
         graph = _Shallow().trace(module)
-    except Exception:  # what it does depends on its data: it stays as it is
-        return 0
     finally:
         module.training = was
+    if any(node.op == "placeholder" and node.args for node in graph.nodes):
+        return 0  # an argument with a default: what it does when it is given need not be what it does without
     if any(node.op == "get_attr" and "_tensor_constant" in str(node.target) for node in graph.nodes):
-        return 0  # something was drawn or made while tracing, which each step has to do anew
+        return 0  # something was made while tracing, which each step has to do anew
     norms = [node for node in graph.nodes if type(_child(module, node)) is nn.BatchNorm2d]
+    times = Counter(node.target for node in norms)
+    norms = [node for node in norms if times[node.target] == 1 and len(node.args) == 1 and not node.kwargs]
+    replaced: list[str] = []
     for norm in norms:
-        _replace(module, graph, norm)
+        replaced += _replace(module, graph, norm)
     graph.lint()
-    module.__class__ = _subclass(type(module), type(fx.GraphModule(module, graph)).forward)
+    _subclass(module, type(fx.GraphModule(module, graph)).forward, replaced)
     return len(norms)
 
 
-def _subclass(own: type[nn.Module], fused: Callable[..., Any]) -> type[nn.Module]:
-    """Goes the fused way in training, and its own way otherwise."""
+def _subclass(module: nn.Module, fused: Callable[..., Any], children: list[str]) -> None:
+    """Have the module go the fused way in training, and its own way otherwise. `children` are not called then."""
+    own = type(module)
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        way = fused if self.training and torch.is_grad_enabled() else own.forward
+        way = fused if _may(self, children) else own.forward
         return way(self, *args, **kwargs)
 
-    return type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__})
+    made = type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__})
+    module.__dict__[_MARK] = True  # not of what is made of its class, such as a part of a Sequential
+    module.__class__ = made
 
 
-def _replace(module: nn.Module, graph: fx.Graph, norm: fx.Node) -> None:
-    """One call instead of a norm, an addition if there is one, and a relu if there is one."""
+def _may(module: nn.Module, children: list[str]) -> bool:
+    return (
+        module.training
+        and torch.is_grad_enabled()
+        and _MARK in module.__dict__
+        and not getattr(module, _CHECKPOINTED, False)
+        and not any(_has_hooks(module.get_submodule(name)) for name in children)
+    )
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+def _loses_something(module: nn.Module) -> bool:
+    """Whether its forward, with the methods that this calls, has something that a trace would lose."""
+    for code in _codes(type(module), type(module).forward.__code__, set()):
+        names = {*code.co_names}
+        if names & _LOST:
+            return True
+        if any(name.startswith("checkpoint") for name in names) and not hasattr(module, _CHECKPOINTED):
+            return True
+        if any(instruction.opname in ("STORE_ATTR", "STORE_GLOBAL") for instruction in dis.get_instructions(code)):
+            return True
+    return False
+
+
+def _codes(own: type, code: CodeType, seen: set[str]) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(own, constant, seen)
+    for name in code.co_names:
+        method = getattr(own, name, None)
+        if name not in seen and isinstance(method, FunctionType) and not hasattr(nn.Module, name):
+            seen.add(name)
+            yield from _codes(own, method.__code__, seen)
+
+
+def _replace(module: nn.Module, graph: fx.Graph, norm: fx.Node) -> list[str]:
+    """One call instead of a norm and, if they follow, an addition and a relu. Which children it replaces."""
     chain, added, relu = [norm], None, False
     first = _followers(module, norm)
-    if first and _is_relu(module, first[-1]):
-        chain, relu = [norm, *first], True
-    elif first and (other := _other_summand(first[-1], [norm, *first][-2])) is not None:
-        second = _followers(module, first[-1])
-        if second and _is_relu(module, second[-1]):
-            chain, added, relu = [norm, *first, *second], other, True
+    if first and not _changed(module, norm.args[0]):
+        if _is_relu(module, first[-1]):
+            chain, relu = [norm, *first], True
+        elif (other := _other_summand(first[-1], [norm, *first][-2])) is not None:
+            second = _followers(module, first[-1])
+            if second and _is_relu(module, second[-1]) and _adjoin([first[-1], *second]):
+                chain, added, relu = [norm, *first, *second], other, True
     with graph.inserting_before(chain[-1]):
         call = graph.call_function(normalize, (graph.get_attr(str(norm.target)), norm.args[0], added, relu))
     chain[-1].replace_all_uses_with(call)
     for node in reversed(chain):
         graph.erase_node(node)
+    return [str(node.target) for node in chain if node.op == "call_module"]
+
+
+def _changed(module: nn.Module, node: Any) -> bool:
+    """Whether something changes this value in place: the norm will be computed later than it was."""
+    return any(
+        (user.op == "call_method" and str(user.target).endswith("_"))
+        or (user.op == "call_function" and getattr(user.target, "__name__", "").startswith("i"))
+        or (user.op == "call_function" and getattr(user.target, "__name__", "").endswith("_"))
+        or bool(user.kwargs.get("inplace"))
+        or getattr(_child(module, user), "inplace", False)
+        for user in node.users
+    )
+
+
+def _adjoin(nodes: list[fx.Node]) -> bool:
+    """Whether nothing happens between them."""
+    return all(before.next is after for before, after in itertools.pairwise(nodes))
 
 
 def _followers(module: nn.Module, node: fx.Node) -> list[fx.Node]:
@@ -108,7 +194,7 @@ def _other_summand(node: fx.Node, one: fx.Node) -> fx.Node | None:
     """What is added to `one` in this node, if it is a sum. `other += one` changes `other`, and is left alone."""
     plain = (node.op, node.target) in _SUMS
     into = (node.op, node.target) in _SUMS_INTO
-    if not (plain or into) or len(node.args) != 2 or node.kwargs:
+    if not (plain or into) or len(node.args) != 2 or node.kwargs or node.args[0] is node.args[1]:
         return None
     left, right = node.args
     if left is one and isinstance(right, fx.Node):
@@ -127,8 +213,7 @@ def _ends_active(module: nn.Module) -> bool:
 
 
 def _active_norm(self: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(self, nn.BatchNorm2d)
     act = cast(nn.Module, self.act)
-    relu = type(act) is nn.ReLU
+    relu = type(act) is nn.ReLU and not _has_hooks(act)
     y = normalize(self, x, None, relu)
     return y if relu else cast(Tensor, act(y))

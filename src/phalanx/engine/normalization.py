@@ -44,10 +44,11 @@ def _here(norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None) -> bool:
     return (
         norm.training
         and torch.is_grad_enabled()
-        and norm.affine
+        and norm.weight is not None
+        and norm.bias is not None
         and norm.track_running_stats
         and norm.momentum is not None
-        and norm.weight.dtype == torch.float32
+        and norm.weight.dtype == norm.bias.dtype == torch.float32
         and x.device.type == "cpu"
         and x.dtype in _KINDS
         and x.dim() == 4
@@ -57,7 +58,8 @@ def _here(norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None) -> bool:
         and (
             added is None
             or (
-                (added.shape, added.dtype) == (x.shape, x.dtype)
+                isinstance(added, Tensor)
+                and (added.shape, added.dtype) == (x.shape, x.dtype)
                 and added.is_contiguous(memory_format=torch.channels_last)
             )
         )
@@ -70,7 +72,7 @@ class _Normalize(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, added: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, relu: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        y, (mean, variance, inverse) = torch.empty_like(x), torch.empty(3, x.shape[1]).unbind()
+        y, (mean, variance, inverse) = torch.empty_like(x), torch.empty(3, x.shape[1], dtype=torch.float32).unbind()
         _call(
             "norm_forward",
             x,

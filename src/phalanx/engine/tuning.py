@@ -12,10 +12,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from phalanx.cores import cpu_name
-from phalanx.engine.convolution import PLAIN, Forms, Shape, forms_for, gradients, output
+from phalanx.engine.convolution import Forms, Shape, forms_for, gradients, output
 from phalanx.native.build import cache_folder
 
 WORTH_FLOPS = 2e8  # of a micro-batch: below, a step is over before anything could be gained
@@ -27,20 +26,20 @@ _tuned: dict[str, float] = {}  # by key: seconds that this process spent on it
 
 def choose_forms(x: Tensor, weight: Tensor, shape: Shape, wish: Forms | None = None) -> Forms:
     """For a convolution with such an input. The first process that asks on this machine finds out."""
-    if wish is not None and _possible(list(wish), forms_for(weight, shape)):
+    possible = forms_for(weight, shape)
+    if wish is not None and _possible(list(wish), possible):
         return wish
-    with torch.no_grad():
-        y = F.conv2d(x, weight, None, shape.stride, shape.padding)
-        if 2 * y.numel() * weight[0].numel() < WORTH_FLOPS:
-            return PLAIN
-        key = _key(x, weight, shape)
-        with _kept() as kept:
-            possible = forms_for(weight, shape)
-            if not _possible(kept.get(key), possible):  # new, or the file was changed, or there is no compiler any more
-                begin = time.perf_counter()
-                kept[key] = list(_fastest(possible, y, x, weight, shape))
-                _tuned[key] = time.perf_counter() - begin
-            return Forms(*kept[key])
+    size = _size(x, weight, shape)
+    if 2 * size.numel() * weight[0].numel() < WORTH_FLOPS:
+        return _first(possible)
+    key = _key(x, weight, shape)
+    with torch.no_grad(), _kept() as kept:
+        if not _possible(kept.get(key), possible):  # new, or the file was changed, or there is no compiler any more
+            begin = time.perf_counter()
+            grad = torch.zeros(size, dtype=x.dtype).contiguous(memory_format=torch.channels_last)
+            kept[key] = list(_fastest(possible, grad, x, weight, shape))
+            _tuned[key] = time.perf_counter() - begin
+        return Forms(*kept[key])
 
 
 def told() -> str | None:
@@ -56,13 +55,25 @@ def _possible(kept: object, forms: dict[str, list[str]]) -> bool:
     return isinstance(kept, list) and len(kept) == len(forms) and all(map(list.__contains__, forms.values(), kept))
 
 
+def _first(possible: dict[str, list[str]]) -> Forms:
+    return Forms(**{which: ways[0] for which, ways in possible.items()})
+
+
+def _size(x: Tensor, weight: Tensor, shape: Shape) -> torch.Size:
+    """Of the output."""
+    sides = zip(x.shape[2:], shape.padding, weight.shape[2:], shape.stride, strict=True)
+    return torch.Size((len(x), len(weight), *((long + 2 * pad - kernel) // by + 1 for long, pad, kernel, by in sides)))
+
+
 def _fastest(possible: dict[str, list[str]], grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Forms:
     """Output and each gradient by itself, since one does not depend on how the others are made."""
-    best = PLAIN
+    best = _first(possible)
     for which, ways in possible.items():
+        if len(ways) == 1:
+            continue
         times = {way: _seconds(which, Forms(**{which: way}), grad, x, weight, shape) for way in ways}
         way = min(times, key=lambda each: times[each])
-        if times[way] <= _GAIN * times["convolution"]:
+        if times[way] <= _GAIN * times[ways[0]]:
             best = best._replace(**{which: way})
     return best
 
@@ -97,11 +108,11 @@ def _kept() -> Iterator[dict[str, list[str]]]:
     try:
         _path().parent.mkdir(parents=True, exist_ok=True)
         lock = _path().with_suffix(".lock").open("w")
-    except (OSError, RuntimeError):  # no folder to write to, or no home: everybody for himself
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except (OSError, RuntimeError):  # no folder to write to, no home, no locks there: everybody for himself
         yield {}
         return
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         kept: dict[str, list[str]] = {}
         with contextlib.suppress(OSError, ValueError, TypeError):
             kept = dict(json.loads(_path().read_text(encoding="utf-8")))

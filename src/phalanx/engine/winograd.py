@@ -37,7 +37,7 @@ def data_gradient(grad: Tensor, weight: Tensor, padding: int) -> Tensor:
 def _convolve(x: Tensor, weight: Tensor, strides: tuple[int, ...], outer: int, padding: int, turned: bool) -> Tensor:
     images, inner, height, width = x.shape
     size = (images, outer, height + 2 * padding - 2, width + 2 * padding - 2)
-    y = torch.empty(size, memory_format=torch.channels_last)
+    y = torch.empty(size, dtype=torch.float32, memory_format=torch.channels_last)
     _call(
         "winograd_convolve",
         ctypes.c_void_p(x.data_ptr()),
@@ -54,7 +54,7 @@ def weight_gradient(grad: Tensor, x: Tensor, padding: int) -> Tensor:
     """Of a convolution's weight, channels_last."""
     images, inner, height, width = x.shape
     outer = grad.shape[1]
-    gradient = torch.empty(outer, 3, 3, inner)
+    gradient = torch.empty(outer, 3, 3, inner, dtype=torch.float32)
     _call(
         "winograd_weight",
         ctypes.c_void_p(x.data_ptr()),
