@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.openmp import let_idle_threads_sleep
 from phalanx.request import Request
+
+# A shell starts what it puts into the background with Ctrl-C ignored; some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 let_idle_threads_sleep()  # before any test imports torch: tests share the cores
 
