@@ -74,7 +74,7 @@ def test_ctrl_c_tells_what_is_known_by_then(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         bench_train(Console(file=screen, width=200), QUICK, ["mxnet"], pythons, markdown=None, json_file=None)
     assert "stopped by you after 1 of 2 turns" in screen.getvalue()
-    assert f" {OURS} " in screen.getvalue()
+    assert f"\n{OURS}\tfp32\t" in screen.getvalue()
 
 
 @pytest.fixture
