@@ -15,6 +15,15 @@ static inline int64_t parts_of(int64_t rows) {
     return parts < 1 ? 1 : parts > MOST_PARTS ? MOST_PARTS : parts;
 }
 
+/* What the parts' two sums of a channel come to. */
+static inline void add_up(const float *sums, int64_t parts, int64_t channels, int64_t c, double *first, double *second) {
+    *first = *second = 0;
+    for (int64_t part = 0; part < parts; part++) {
+        *first += sums[part * 2 * channels + c];
+        *second += sums[(part * 2 + 1) * channels + c];
+    }
+}
+
 static inline float from_f32(float value) { return value; }
 static inline float to_f32(float value) { return value; }
 

@@ -60,11 +60,8 @@ int NAMED(norm_forward)(const VALUE *x, const VALUE *added, const float *weight,
         }
 #pragma omp for schedule(static)
         for (int64_t c = 0; c < channels; c++) {
-            double first = 0, second = 0;
-            for (int64_t part = 0; part < parts; part++) {
-                first += sums[part * 2 * channels + c];
-                second += sums[(part * 2 + 1) * channels + c];
-            }
+            double first, second;
+            add_up(sums, parts, channels, c, &first, &second);
             double off = first / rows, spread = second / rows - off * off;
             mean[c] = around[c] + off;
             variance[c] = spread > 0 ? spread : spread != spread ? spread : 0;
@@ -141,11 +138,8 @@ int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, cons
         }
 #pragma omp for schedule(static)
         for (int64_t c = 0; c < channels; c++) {
-            double first = 0, second = 0;
-            for (int64_t part = 0; part < parts; part++) {
-                first += sums[part * 2 * channels + c];
-                second += sums[(part * 2 + 1) * channels + c];
-            }
+            double first, second;
+            add_up(sums, parts, channels, c, &first, &second);
             of_bias[c] = first;
             of_weight[c] = second * inverse[c];
             by_one[c] = scale[c] * first / rows;
