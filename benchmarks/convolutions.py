@@ -33,7 +33,7 @@ def main() -> None:
     square = torch.randn(2048, 2048)
     print(f"matrix product: {2 * 2048**3 / _seconds(lambda: square @ square) / 1e9:.0f}")
     shape = Shape((1, 1), (1, 1))
-    for images, inner, outer, side in RESNET + CIFAR:
+    for images, inner, outer, side in SHAPES:
         x, grad = (
             torch.randn(images, each, side, side).to(memory_format=torch.channels_last) for each in (inner, outer)
         )
