@@ -107,7 +107,7 @@ def train(
     global_batch_size: Annotated[int | None, typer.Option(help="samples per step over all workers, instead")] = None,
     epochs: Annotated[float | None, typer.Option(help="length of training")] = None,
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, adamw, lars, lamb, lion, muon …")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adamw, lars, lamb, lion, muon-sgd …")] = None,
     momentum: Annotated[float | None, typer.Option()] = None,
     weight_decay: Annotated[float | None, typer.Option()] = None,
     lr_schedule: Annotated[str | None, typer.Option(help="constant, step, cosine, polynomial, one-cycle")] = None,

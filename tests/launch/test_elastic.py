@@ -22,7 +22,8 @@ from tests.lab.hosts import Lab
 
 # 1,442 digits in steps of 99: the last step of an epoch is uneven over three workers. With batch norm, mixing and
 # dropout: were micro-batches cut in another way, the weights would tell. At this constant rate, one step more or less
-# moves them by 3e-4; rounding alone, over all of the run, by 1e-8.
+# moves them by 3e-4 and the momentum by 0.17. Rounding alone moves them by 1e-8, until it takes an activation to the
+# other side of a relu, which it does in one run of some: then by 5e-6, and the momentum by 3e-3.
 SETTINGS = ["model.name=wrn10_1", "model.drop=0.1", "augment.mixup=0.2", "optim.ema=0.9", "optim.lr=0.002"]
 SETTINGS += ["schedule.kind=constant", "train.length=2ep", "train.global_batch_size=99", "train.log_every=1"]
 SETTINGS += ["checkpoint.every=4st", "eval.every=1ep", "machine.threads=1"]
@@ -91,8 +92,8 @@ def assert_as_undisturbed(out: Path, undisturbed: Path) -> None:
                 assert found["loss"] == pytest.approx(record["loss"], rel=1e-4)
     assert not steps
     expected, saved = (checkpoint.load_newest(run / "checkpoints")[0].tensors for run in (undisturbed, out))
-    for group in ("model", "ema", "optimizer"):
-        assert difference(expected[group], saved[group]) < 1e-5, group
+    for group, allowed in (("model", 5e-5), ("ema", 5e-5), ("optimizer", 2e-2)):
+        assert difference(expected[group], saved[group]) < allowed, group
 
 
 def difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:

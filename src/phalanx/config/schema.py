@@ -113,7 +113,7 @@ class LossConfig(Section):
 
 
 class OptimConfig(Section):
-    name: str = Field("sgd", description="a name from torch or timm: sgd, adamw, lars, lamb, lion, muon …")
+    name: str = Field("sgd", description="a name from torch or timm: sgd, adamw, lars, lamb, lion, muon-sgd …")
     lr: Positive = 0.1
     lr_per: Count | None = Field(None, description="linear scaling rule: `lr` is for this many samples a step")
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9

@@ -9,6 +9,7 @@ from torch import Tensor
 from phalanx.config.schema import OptimConfig
 from phalanx.errors import UserError, nearest
 from phalanx.optim.lean import bare_step, spare_compiler
+from phalanx.optim.muon import MuonSGD
 from phalanx.optim.schedule import Schedule
 
 Groups = list[dict[str, Any]]
@@ -118,6 +119,9 @@ def make_optimizer(groups: Groups, config: OptimConfig, lr: float) -> torch.opti
         "adam": lambda: torch.optim.Adam(groups, **common, **adaptive),
         "adamw": lambda: torch.optim.AdamW(groups, **common, **adaptive),
         "rmsprop": lambda: torch.optim.RMSprop(groups, **common, momentum=config.momentum, **config.options),
+        "muon-sgd": lambda: MuonSGD(
+            groups, **common, momentum=config.momentum, nesterov=config.nesterov, **config.options
+        ),
     }
     try:
         if name in native:
