@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phalanx.config.schema import ModelConfig
+from phalanx.engine import fusion
 from phalanx.engine.fusion import fuse_norms
-from phalanx.engine.normalization import normalize
+from phalanx.engine.normalization import ACTIVATIONS, normalize
 from phalanx.models.build import build_model
+from phalanx.models.fast import SHIFT_SCALE, ShiftNorm
 from phalanx.native.build import find_library
 
 pytestmark = pytest.mark.skipif(find_library("norm").handle is None, reason=find_library("norm").reason)
@@ -32,12 +34,12 @@ def norm_of(channels: int, **options: Any) -> nn.BatchNorm2d:
 
 
 def trained(
-    norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None, relu: bool, way: Callable[..., Tensor]
+    norm: nn.Module, x: Tensor, added: Tensor | None, act: str | None, way: Callable[..., Tensor]
 ) -> list[Tensor]:
     """Output, gradients and statistics."""
     norm, x = copy.deepcopy(norm), x.clone().requires_grad_()
     added = None if added is None else added.clone().requires_grad_()
-    y = way(norm, x, added, relu)
+    y = way(norm, x, added, act)
     y.backward(images(len(x), x.shape[1], x.shape[2]).to(y.dtype))
     assert x.grad is not None
     given = [y.detach(), x.grad, *(param.grad for param in norm.parameters() if param.grad is not None)]
@@ -47,25 +49,26 @@ def trained(
     return [*given, *norm.buffers()]
 
 
-def plain(norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None, relu: bool) -> Tensor:
+def plain(norm: nn.Module, x: Tensor, added: Tensor | None, act: str | None) -> Tensor:
     y: Tensor = norm(x) if added is None else norm(x) + added
-    return F.relu(y) if relu else y
+    return ACTIVATIONS[act](y) if act else y
 
 
 @pytest.mark.parametrize(("count", "channels", "size"), [(2, 3, 1), (5, 8, 7), (4, 37, 20), (64, 16, 8)])
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("add", [False, True])
-def test_it_is_what_pytorch_does(count: int, channels: int, size: int, relu: bool, add: bool) -> None:
+@pytest.mark.parametrize(
+    ("act", "add"), [*((act, False) for act in (None, *ACTIVATIONS)), (None, True), ("relu", True)]
+)
+def test_it_is_what_pytorch_does(count: int, channels: int, size: int, act: str | None, add: bool) -> None:
     torch.manual_seed(0)
     norm, x = norm_of(channels, momentum=0.3), images(count, channels, size) * 3 + 100  # a mean far from 0
     added = images(count, channels, size).flip(0).contiguous(memory_format=torch.channels_last) if add else None
-    expected = trained(copy.deepcopy(norm).double(), x.double(), None if added is None else added.double(), relu, plain)
+    expected = trained(copy.deepcopy(norm).double(), x.double(), None if added is None else added.double(), act, plain)
     results = []
     for threads in (1, 2, 3):
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
-            results.append(trained(norm, x, added, relu, normalize))
+            results.append(trained(norm, x, added, act, normalize))
         finally:
             torch.set_num_threads(before)
     for mine, theirs in zip(results[0], expected, strict=True):
@@ -75,13 +78,28 @@ def test_it_is_what_pytorch_does(count: int, channels: int, size: int, relu: boo
         assert all(torch.equal(*pair) for pair in zip(got, results[0], strict=True))
 
 
-@pytest.mark.parametrize("add", [False, True])
-def test_in_bf16_it_is_as_good_as_pytorch(add: bool) -> None:
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_activations_are_exact_over_their_whole_range(act: str) -> None:
+    norm = ShiftNorm(1)
+    x = torch.linspace(-1, 1, 20_002).reshape(-1, 1, 1, 2)
+    for shift in (-100.0, -12.0, -4.5, -1.5, 0.0, 1.5, 4.5, 12.0, 100.0):  # with 1.7 on either side
+        norm.shift.data.fill_(shift / SHIFT_SCALE)
+        exact = trained(copy.deepcopy(norm).double(), x.double(), None, act, plain)
+        got, theirs = (trained(norm, x, None, act, way) for way in (normalize, plain))
+        for mine, other, right in zip(got, theirs, exact, strict=True):
+            largest = float(right.abs().max())
+            assert float((mine - right).abs().max()) <= 2 * float((other - right).abs().max()) + 1e-5 * (1 + largest)
+    x[0] = float("nan")
+    assert normalize(norm, x, None, act).isnan().all()
+
+
+@pytest.mark.parametrize(("act", "add"), [*((act, False) for act in ACTIVATIONS), ("relu", True)])
+def test_in_bf16_it_is_as_good_as_pytorch(act: str, add: bool) -> None:
     torch.manual_seed(0)
     norm, x = norm_of(24), images(8, 24, 9).bfloat16()
     added = images(8, 24, 9).flip(0).contiguous(memory_format=torch.channels_last).bfloat16() if add else None
-    exact = trained(copy.deepcopy(norm).double(), x.double(), None if added is None else added.double(), True, plain)
-    got, theirs = trained(norm, x, added, True, normalize), trained(norm, x, added, True, plain)
+    exact = trained(copy.deepcopy(norm).double(), x.double(), None if added is None else added.double(), act, plain)
+    got, theirs = trained(norm, x, added, act, normalize), trained(norm, x, added, act, plain)
     assert [each.dtype for each in got] == [each.dtype for each in theirs]
     for mine, other, right in zip(got, theirs, exact, strict=True):
         assert float((mine.double() - right).norm()) <= 1.5 * float((other.double() - right).norm()) + 1e-5
@@ -97,7 +115,7 @@ def test_what_native_code_does_not_know_is_left_to_pytorch() -> None:
         (norm_of(8).double(), x.double()),
         (norm_of(8).eval(), x),
     ):
-        got, expected = (trained(norm, given, None, True, way) for way in (normalize, plain))
+        got, expected = (trained(norm, given, None, "relu", way) for way in (normalize, plain))
         assert all(torch.equal(*pair) for pair in zip(got, expected, strict=True))
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         normalize(norm_of(8), images(1, 8, 1)[..., :1])
@@ -145,6 +163,38 @@ def test_only_what_nobody_else_sees_is_fused() -> None:
 def _with_buffers_of(block: nn.Module, other: nn.Module) -> nn.Module:
     block.load_state_dict(other.state_dict())
     return block
+
+
+class Active(nn.Module):
+    """Norms with activations of all kinds behind them, the last two of which are not known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d, self.e, self.f = (nn.BatchNorm2d(4) for _ in range(6))
+        self.swish, self.gelu, self.rough = nn.Hardswish(inplace=True), nn.GELU(), nn.GELU("tanh")
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.silu(self.a(x), inplace=True) + F.gelu(self.b(x)) + F.relu6(self.c(x)) + self.swish(self.d(x))
+        y: Tensor = F.gelu(self.e(x), approximate="tanh") + self.rough(self.f(x))
+        return y
+
+
+def test_activations_are_found() -> None:
+    torch.manual_seed(0)
+    model = Active()
+    traced: list[str | None] = []
+
+    def spy(norm: nn.Module, x: Tensor, added: Tensor | None = None, act: str | None = None) -> Tensor:
+        traced.append(act)
+        return normalize(norm, x, added, act)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusion, "normalize", spy)
+        fused = copy.deepcopy(model)
+        assert fuse_norms(fused) == 6
+    x = images(3, 4, 6)
+    torch.testing.assert_close(fused(x), model(x), rtol=1e-5, atol=1e-5)
+    assert traced == ["silu", "gelu", "relu6", "hardswish", None, None]
 
 
 class Odd(nn.Module):
@@ -262,7 +312,7 @@ def test_hooks_slices_and_checkpointing_take_the_modules_own_way() -> None:
 def test_a_norm_without_shift_is_left_to_pytorch() -> None:
     norm = nn.BatchNorm2d(8, bias=False)
     x = images(4, 8, 5)
-    got, expected = (trained(norm, x, None, True, way) for way in (normalize, plain))
+    got, expected = (trained(norm, x, None, "relu", way) for way in (normalize, plain))
     assert all(torch.equal(*pair) for pair in zip(got, expected, strict=True))
 
 
@@ -275,6 +325,9 @@ def test_a_norm_without_shift_is_left_to_pytorch() -> None:
         "regnetx_002",
         "mobilenetv2_050",
         "mobilenetv3_small_050",
+        "efficientnet_lite0",
+        "mobilevit_xxs",
+        "cifar_fast",
         "convnext_atto",
         "cifar_resnet20",
         "wrn10_1",
@@ -289,7 +342,7 @@ def test_models_train_as_before(name: str) -> None:
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.5, 1.5)
     exact, fused = copy.deepcopy(model).double(), copy.deepcopy(model)
-    norms = sum(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+    norms = sum(isinstance(module, nn.BatchNorm2d | ShiftNorm) for module in model.modules())
     assert fuse_norms(fused) == (12 if name == "dla46_c" else norms)  # its blocks take an argument or do without
     results = []
     for each in (exact, model, fused):

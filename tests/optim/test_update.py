@@ -59,7 +59,10 @@ def test_norms_and_biases_are_exempt_from_decay_when_asked() -> None:
         assert not torch.equal(params["conv.weight"], before["conv.weight"])
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "lion", "muon", "nadamw", "adopt"])
+@pytest.mark.parametrize(
+    "name",
+    ["sgd", "adam", "adamw", "rmsprop", "lars", "lamb", "lion", "muon", "muon-sgd", "nadamw", "adopt"],
+)
 def test_a_saved_state_continues_bit_for_bit(name: str) -> None:
     config = optim(f"name={name}", "weight_decay=0.01")
     whole = parameters()
@@ -78,6 +81,30 @@ def test_a_saved_state_continues_bit_for_bit(name: str) -> None:
         assert torch.equal(value, params[key]), key
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(16, 144), (64, 27)])
+def test_muon_turns_by_its_rate_in_all_directions_alike(rows: int, columns: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(rows, columns // 9, 3, 3, generator=generator)
+    bias = torch.ones(rows)
+    params = {"conv.weight": weight.clone().requires_grad_(), "bias": bias.clone().requires_grad_()}
+    config = optim(
+        "name=muon-sgd", "weight_decay=0.1", "momentum=0", "options={turns: 6, rest_lr: 3, rest_momentum: 0}"
+    )
+    update = Update(params, [], config, COSINE)
+    lopsided = torch.randn(rows, columns, generator=generator) @ torch.logspace(0, -2, columns).diag()
+    params["conv.weight"].grad, params["bias"].grad = lopsided.reshape(weight.shape), torch.full((rows,), 0.5)
+    lr = update(3)
+    held = weight * rows**0.5 / weight.norm()
+    moved = ((held - params["conv.weight"].detach()) / lr).reshape(rows, columns)
+    found = torch.linalg.svdvals(moved)
+    assert found.min() > 0.6
+    assert found.max() < 1.25
+    strengths = torch.linalg.svdvals(lopsided)
+    assert strengths.min() < 0.3 * strengths.max()
+    assert (moved * lopsided).sum() > 0.8 * strengths.sum()  # the nearest such matrix has all of it
+    torch.testing.assert_close(params["bias"].detach(), bias - 3 * lr * (0.5 + 0.1))
+
+
 def test_unknown_names_and_options_are_explained() -> None:
     with pytest.raises(UserError, match="adamw"):
         Update(parameters(), [], optim("name=adamww"), COSINE)
@@ -85,6 +112,10 @@ def test_unknown_names_and_options_are_explained() -> None:
         Update(parameters(), [], optim("name=adahessian"), COSINE)
     with pytest.raises(UserError, match="cannot be made"):
         Update(parameters(), [], optim("options={warp: 9}"), COSINE)
+    with pytest.raises(UserError, match="rest_lr=0"):
+        Update(parameters(), [], optim("name=muon-sgd", "options={rest_lr: 0}"), COSINE)
+    with pytest.raises(UserError, match="muon-sgd"):
+        Update(parameters(), [], optim("name=muon-sdg"), COSINE)
 
 
 def test_the_state_of_another_optimizer_is_refused() -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from phalanx.config.durations import Duration
 
@@ -205,6 +205,11 @@ class CheckpointConfig(Section):
     keep_best: bool = True
 
 
+def _off(value: Any) -> Any:
+    """YAML reads `off` as a truth value."""
+    return "off" if value is False else value
+
+
 class MachineConfig(Section):
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     gpus: list[Annotated[int, Field(ge=0)]] | None = Field(
@@ -217,7 +222,7 @@ class MachineConfig(Section):
         "auto", description="keep: freed memory stays with the process, so no page is faulted in twice"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile the model")
-    fast_path: Literal["auto", "off"] = Field(
+    fast_path: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = Field(
         "auto", description="on a CPU, convolutions in the form that is fastest there, and norms with what follows"
     )
     deterministic: bool | Literal["auto"] = Field("auto", description="refuse kernels whose result may vary")

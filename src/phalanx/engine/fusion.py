@@ -1,6 +1,6 @@
 """Find the batch norms of a model and what follows them, and have them computed together (see normalization.py).
 
-Each module that owns batch norms is traced by itself, with its children as they are. In what it does, `relu(norm(x))`
+Each module that owns batch norms is traced by itself, with its children as they are. In what it does, `act(norm(x))`
 and `relu(norm(x) + y)` become one call. The module stays itself: its class gets a subclass that takes this way in
 training, so that parameters, names, what is saved and what is exported do not change. A module whose forward does
 anything that a trace would lose is left alone.
@@ -18,10 +18,22 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from phalanx.engine.normalization import normalize
+from phalanx.engine.normalization import is_norm, normalize
 from phalanx.native.build import load_library
 
-_RELUS = (F.relu, torch.relu, torch.relu_)
+# The activations that normalize() knows, as a module, a function or a method.
+_MODULES: dict[type, str] = {
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.Hardswish: "hardswish",
+    nn.SiLU: "silu",
+    nn.GELU: "gelu",
+}
+_FUNCTIONS: dict[Any, str] = {
+    **{F.relu: "relu", torch.relu: "relu", torch.relu_: "relu"},
+    **{F.relu6: "relu6", F.hardswish: "hardswish", F.silu: "silu", F.gelu: "gelu"},
+}
+_METHODS: dict[Any, str] = {"relu": "relu", "relu_": "relu"}
 _SUMS = (("call_function", operator.add), ("call_function", torch.add), ("call_method", "add"))
 _SUMS_INTO = (("call_function", operator.iadd), ("call_method", "add_"))
 # What a trace would do once for all steps, or not at all. Checkpointing is looked at again in each step.
@@ -39,7 +51,7 @@ def fuse_norms(model: nn.Module) -> int:
         return 0
     fused = 0
     for module in list(model.modules()):
-        if any(type(child) is nn.BatchNorm2d for child in module.children()):
+        if any(is_norm(child) for child in module.children()):
             try:
                 fused += _fuse(module)
             except Exception:  # not to be traced, such as what depends on its data: it stays as it is
@@ -70,7 +82,7 @@ def _fuse(module: nn.Module) -> int:
         return 0  # an argument with a default: what it does when it is given need not be what it does without
     if any(node.op == "get_attr" and "_tensor_constant" in str(node.target) for node in graph.nodes):
         return 0  # something was made while tracing, which each step has to do anew
-    norms = [node for node in graph.nodes if type(_child(module, node)) is nn.BatchNorm2d]
+    norms = [node for node in graph.nodes if is_norm(_child(module, node))]
     times = Counter(node.target for node in norms)
     norms = [node for node in norms if times[node.target] == 1 and len(node.args) == 1 and not node.kwargs]
     replaced: list[str] = []
@@ -136,18 +148,18 @@ def _codes(own: type, code: CodeType, seen: set[str]) -> Iterator[CodeType]:
 
 
 def _replace(module: nn.Module, graph: fx.Graph, norm: fx.Node) -> list[str]:
-    """One call instead of a norm and, if they follow, an addition and a relu. Which children it replaces."""
-    chain, added, relu = [norm], None, False
+    """One call instead of a norm and, if they follow, an addition and an activation. Which children it replaces."""
+    chain, added, act = [norm], None, None
     first = _followers(module, norm)
     if first and not _changed(module, norm.args[0]):
-        if _is_relu(module, first[-1]):
-            chain, relu = [norm, *first], True
+        if found := _activation(module, first[-1]):
+            chain, act = [norm, *first], found
         elif (other := _other_summand(first[-1], [norm, *first][-2])) is not None:
             second = _followers(module, first[-1])
-            if second and _is_relu(module, second[-1]) and _adjoin([first[-1], *second]):
-                chain, added, relu = [norm, *first, *second], other, True
+            if second and _activation(module, second[-1]) == "relu" and _adjoin([first[-1], *second]):
+                chain, added, act = [norm, *first, *second], other, "relu"
     with graph.inserting_before(chain[-1]):
-        call = graph.call_function(normalize, (graph.get_attr(str(norm.target)), norm.args[0], added, relu))
+        call = graph.call_function(normalize, (graph.get_attr(str(norm.target)), norm.args[0], added, act))
     chain[-1].replace_all_uses_with(call)
     for node in reversed(chain):
         graph.erase_node(node)
@@ -182,12 +194,19 @@ def _followers(module: nn.Module, node: fx.Node) -> list[fx.Node]:
     return []
 
 
-def _is_relu(module: nn.Module, node: fx.Node) -> bool:
-    return (
-        type(_child(module, node)) is nn.ReLU
-        or (node.op == "call_function" and node.target in _RELUS)
-        or (node.op == "call_method" and node.target in ("relu", "relu_"))
-    )
+def _activation(module: nn.Module, node: fx.Node) -> str | None:
+    if node.op == "call_module":
+        return _activation_of(_child(module, node))
+    if len(node.args) != 1 or node.kwargs.keys() - {"inplace"}:
+        return None  # such as gelu's approximation
+    known = {"call_function": _FUNCTIONS, "call_method": _METHODS}.get(node.op, {})
+    return known.get(node.target)
+
+
+def _activation_of(module: nn.Module | None) -> str | None:
+    if isinstance(module, nn.GELU) and module.approximate != "none":
+        return None
+    return _MODULES.get(type(module))
 
 
 def _other_summand(node: fx.Node, one: fx.Node) -> fx.Node | None:
@@ -214,6 +233,6 @@ def _ends_active(module: nn.Module) -> bool:
 
 def _active_norm(self: nn.Module, x: Tensor) -> Tensor:
     act = cast(nn.Module, self.act)
-    relu = type(act) is nn.ReLU and not _has_hooks(act)
-    y = normalize(self, x, None, relu)
-    return y if relu else cast(Tensor, act(y))
+    known = None if _has_hooks(act) else _activation_of(act)
+    y = normalize(self, x, None, known)
+    return y if known else cast(Tensor, act(y))

@@ -1,10 +1,11 @@
-"""Batch norm in training together with the addition and the relu behind it: see native/norm.c, which does it.
+"""Batch norm in training together with the addition and the activation behind it: see native/norm.c, which does it.
 
 PyTorch makes passes over the activation for each of them; where convolutions are quick, that is half of a step. Results
 agree with PyTorch's within rounding.
 """
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -12,34 +13,47 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from phalanx.models.fast import ShiftNorm
 from phalanx.native.build import load_library
+from phalanx.native.tensors import KINDS, address, call
 
-_KINDS = {torch.float32: "f32", torch.bfloat16: "bf16"}
+# The numbers that native/norm.c has for them, from 1 on.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "hardswish": F.hardswish,
+    "silu": F.silu,
+    "gelu": F.gelu,
+}
+_NUMBERS = {None: 0} | {name: number for number, name in enumerate(ACTIVATIONS, start=1)}
 
 
-def normalize(norm: nn.Module, x: Tensor, added: Tensor | None = None, relu: bool = False) -> Tensor:
-    """relu(norm(x) + added), as far as asked for."""
-    if isinstance(norm, nn.BatchNorm2d) and _here(norm, x, added):
-        assert norm.num_batches_tracked is not None
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
+def is_norm(module: nn.Module | None) -> bool:
+    """Whether it does what `normalize` knows, and nothing else."""
+    return type(module) in (nn.BatchNorm2d, ShiftNorm)
+
+
+def normalize(norm: nn.Module, x: Tensor, added: Tensor | None = None, act: str | None = None) -> Tensor:
+    """act(norm(x) + added), as far as asked for; what is added to goes through a relu, or nothing."""
+    if isinstance(norm, nn.BatchNorm2d | ShiftNorm) and _here(norm, x, added):
         assert norm.momentum is not None
         y, mean, variance = cast(
-            tuple[Tensor, Tensor, Tensor], _Normalize.apply(x, added, norm.weight, norm.bias, norm.eps, relu)
+            tuple[Tensor, Tensor, Tensor], _Normalize.apply(x, added, norm.weight, norm.bias, norm.eps, act)
         )
         with torch.no_grad():
             count = x.numel() // x.shape[1]
-            norm.num_batches_tracked.add_(1)
-            norm.running_mean.lerp_(mean, norm.momentum)
-            norm.running_var.lerp_(variance * (count / (count - 1)), norm.momentum)
+            if norm.num_batches_tracked is not None:
+                norm.num_batches_tracked.add_(1)
+            cast(Tensor, norm.running_mean).lerp_(mean, norm.momentum)
+            cast(Tensor, norm.running_var).lerp_(variance * (count / (count - 1)), norm.momentum)
         return y
     y = cast(Tensor, nn.BatchNorm2d.forward(norm, x) if isinstance(norm, nn.BatchNorm2d) else norm(x))
     if added is not None:
         y = y + added
-    return F.relu(y, inplace=added is not None) if relu else y
+    return ACTIVATIONS[act](y) if act else y
 
 
-def _here(norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None) -> bool:
+def _here(norm: nn.BatchNorm2d | ShiftNorm, x: Tensor, added: Tensor | None) -> bool:
     """Whether native code can do it: a training step on a CPU, of what it knows."""
     return (
         norm.training
@@ -50,7 +64,7 @@ def _here(norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None) -> bool:
         and norm.momentum is not None
         and norm.weight.dtype == norm.bias.dtype == torch.float32
         and x.device.type == "cpu"
-        and x.dtype in _KINDS
+        and x.dtype in KINDS
         and x.dim() == 4
         and x.shape[1] == norm.num_features
         and x.numel() > x.shape[1]
@@ -70,20 +84,20 @@ def _here(norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None) -> bool:
 class _Normalize(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, added: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, relu: bool
+        ctx: Any, x: Tensor, added: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, act: str | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         y, (mean, variance, inverse) = torch.empty_like(x), torch.empty(3, x.shape[1], dtype=torch.float32).unbind()
-        _call(
-            "norm_forward",
-            x,
-            *map(_address, (x, added, weight, bias)),
+        call(
+            "norm",
+            f"norm_forward_{KINDS[x.dtype]}",
+            *map(address, (x, added, weight, bias)),
             ctypes.c_float(epsilon),
-            int(relu),
+            _NUMBERS[act],
             *_sizes(x),
-            *map(_address, (y, mean, variance, inverse)),
+            *map(address, (y, mean, variance, inverse)),
         )
-        ctx.relu, ctx.added = relu, added is not None
-        ctx.save_for_backward(x, y if relu and added is not None else None, weight, bias, mean, inverse)
+        ctx.act, ctx.added = act, added is not None
+        ctx.save_for_backward(x, y if act and added is not None else None, weight, bias, mean, inverse)
         ctx.mark_non_differentiable(mean, variance)
         return y, mean, variance
 
@@ -93,28 +107,17 @@ class _Normalize(torch.autograd.Function):
         x, y, weight, bias, mean, inverse = ctx.saved_tensors
         grad = grad.to(x.dtype).contiguous(memory_format=torch.channels_last)
         of_x, of_weight, of_bias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
-        of_added = torch.empty_like(x) if ctx.added and ctx.relu else None
-        _call(
-            "norm_backward",
-            x,
-            *map(_address, (grad, x, y, weight, bias, mean, inverse)),
-            int(ctx.relu),
+        of_added = torch.empty_like(x) if ctx.added and ctx.act else None
+        call(
+            "norm",
+            f"norm_backward_{KINDS[x.dtype]}",
+            *map(address, (grad, x, y, weight, bias, mean, inverse)),
+            _NUMBERS[ctx.act],
             *_sizes(x),
-            *map(_address, (of_x, of_added, of_weight, of_bias)),
+            *map(address, (of_x, of_added, of_weight, of_bias)),
         )
-        return of_x, grad if ctx.added and not ctx.relu else of_added, of_weight, of_bias, None, None
-
-
-def _address(tensor: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+        return of_x, grad if ctx.added and not ctx.act else of_added, of_weight, of_bias, None, None
 
 
 def _sizes(x: Tensor) -> tuple[ctypes.c_int64, ctypes.c_int64]:
     return ctypes.c_int64(x.numel() // x.shape[1]), ctypes.c_int64(x.shape[1])
-
-
-def _call(name: str, x: Tensor, *arguments: object) -> None:
-    library = load_library("norm")
-    assert library is not None, "asked for only where there is one"
-    if getattr(library, f"{name}_{_KINDS[x.dtype]}")(*arguments, torch.get_num_threads()):
-        raise MemoryError("no memory for the sums of a batch norm")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from phalanx.native.build import load_library
+from phalanx.native.tensors import address, call
 
 _CHANNELS = 8  # come together in a vector
 
@@ -38,13 +39,14 @@ def _convolve(x: Tensor, weight: Tensor, strides: tuple[int, ...], outer: int, p
     images, inner, height, width = x.shape
     size = (images, outer, height + 2 * padding - 2, width + 2 * padding - 2)
     y = torch.empty(size, dtype=torch.float32, memory_format=torch.channels_last)
-    _call(
+    call(
+        "winograd",
         "winograd_convolve",
-        ctypes.c_void_p(x.data_ptr()),
-        ctypes.c_void_p(weight.data_ptr()),
+        address(x),
+        address(weight),
         (ctypes.c_int64 * 4)(*strides),
         int(turned),
-        ctypes.c_void_p(y.data_ptr()),
+        address(y),
         *(ctypes.c_int64(each) for each in (images, height, width, inner, outer, padding)),
     )
     return y
@@ -55,18 +57,12 @@ def weight_gradient(grad: Tensor, x: Tensor, padding: int) -> Tensor:
     images, inner, height, width = x.shape
     outer = grad.shape[1]
     gradient = torch.empty(outer, 3, 3, inner, dtype=torch.float32)
-    _call(
+    call(
+        "winograd",
         "winograd_weight",
-        ctypes.c_void_p(x.data_ptr()),
-        ctypes.c_void_p(grad.data_ptr()),
-        ctypes.c_void_p(gradient.data_ptr()),
+        address(x),
+        address(grad),
+        address(gradient),
         *(ctypes.c_int64(each) for each in (images, height, width, inner, outer, padding)),
     )
     return gradient.permute(0, 3, 1, 2)
-
-
-def _call(name: str, *arguments: object) -> None:
-    library = load_library("winograd")
-    assert library is not None, "asked for only where it fits"
-    if getattr(library, name)(*arguments, torch.get_num_threads()):
-        raise MemoryError("no memory for the transformed tiles of a convolution")

@@ -84,18 +84,31 @@ class Stage(nn.Module):
 
 
 class ShiftNorm(nn.Module):
-    """Batch norm whose scale stays 1 and whose shift learns quickly."""
+    """Batch norm whose scale stays 1 and whose shift learns quickly. It has what a BatchNorm2d has."""
+
+    eps = 1e-5
+    momentum = NORM_MOMENTUM
+    track_running_stats = True
+    num_batches_tracked = None
 
     def __init__(self, width: int) -> None:
         super().__init__()
+        self.num_features = width
         self.shift = nn.Parameter(torch.zeros(width))
         self.register_buffer("running_mean", torch.zeros(width))
         self.register_buffer("running_var", torch.ones(width))
 
+    @property
+    def weight(self) -> Tensor:
+        return torch.ones_like(cast(Tensor, self.running_mean))
+
+    @property
+    def bias(self) -> Tensor:
+        return self.shift * SHIFT_SCALE
+
     def forward(self, maps: Tensor) -> Tensor:
         mean, var = cast(Tensor, self.running_mean), cast(Tensor, self.running_var)
-        one = torch.ones_like(mean)
-        return F.batch_norm(maps, mean, var, one, self.shift * SHIFT_SCALE, self.training, NORM_MOMENTUM)
+        return F.batch_norm(maps, mean, var, self.weight, self.bias, self.training, self.momentum, self.eps)
 
 
 def _identity_conv(width_in: int, width: int) -> nn.Conv2d:

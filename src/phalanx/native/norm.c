@@ -1,4 +1,4 @@
-/* Batch norm in training with what follows it: an addition, a relu. Each pass over an activation does all that it can.
+/* Batch norm in training with what follows it: an addition, an activation. Each pass over an activation does all that it can.
 
    Pixels are rows of `channels` values (channels_last), float32 or bf16; sums are float32 within a part of the rows and
    double beyond, always over the same parts, so that the number of threads does not change a result. */
@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "values.h"
 
 enum { MOST_PARTS = 64, LEAST_ROWS = 128, TOGETHER = 4 };
 
@@ -24,22 +26,77 @@ static inline void add_up(const float *sums, int64_t parts, int64_t channels, in
     }
 }
 
-static inline float from_f32(float value) { return value; }
-static inline float to_f32(float value) { return value; }
+/* What may follow the norm. */
+enum { NONE, RELU, RELU6, HARDSWISH, SILU, GELU };
 
-static inline float from_bf16(uint16_t value) {
-    uint32_t bits = (uint32_t)value << 16;
-    float result;
-    memcpy(&result, &bits, 4);
-    return result;
-}
+#define ALWAYS static inline __attribute__((always_inline))
 
-static inline uint16_t to_bf16(float value) {
+/* e^x to the last bit or two: 2^n from the exponent's bits, and a polynomial for the rest. */
+ALWAYS float exponential(float x) {
+    const float magic = 12582912; /* 1.5 · 2^23: what is added to it is rounded to a whole number, its lowest bits */
+    x = x < -87 ? -87 : x > 88 ? 88 : x;
+    float shifted = x * 1.44269504f + magic, n = shifted - magic, power;
     uint32_t bits;
-    memcpy(&bits, &value, 4);
-    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return value != value ? 0x7fc0 : rounded;
+    memcpy(&bits, &shifted, 4);
+    bits = (bits + 127) << 23;
+    memcpy(&power, &bits, 4);
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f, p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return (p * r * r + r + 1) * power;
 }
+
+/* The share of a normal distribution that lies below z (Abramowitz & Stegun 7.1.26, to 1e-7), and its density there. */
+ALWAYS float below(float z, float *density) {
+    float size = z < 0 ? -z : z, t = 1 / (1 + 0.3275911f * 0.70710678f * size), e = exponential(-0.5f * size * size);
+    float p = 1.061405429f;
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    float beyond = 0.5f * p * t * e;
+    *density = 0.39894228f * e;
+    return z < 0 ? beyond : 1 - beyond;
+}
+
+ALWAYS float activated(int act, float z) {
+    float density;
+    switch (act) {
+    case RELU: return z < 0 ? 0 : z;
+    case RELU6: return z < 0 ? 0 : z > 6 ? 6 : z;
+    case HARDSWISH: return z < -3 ? 0 : z > 3 ? z : z * (z + 3) * (1 / 6.0f);
+    case SILU: return z / (1 + exponential(-z));
+    case GELU: return z * below(z, &density);
+    default: return z;
+    }
+}
+
+/* What of a gradient passes it. */
+ALWAYS float passed(int act, float grad, float z) {
+    float share, density;
+    switch (act) {
+    case RELU: return z > 0 ? grad : 0;
+    case RELU6: return z > 0 && z < 6 ? grad : 0;
+    case HARDSWISH: return z < -3 ? 0 : z > 3 ? grad : grad * (z * (1 / 3.0f) + 0.5f);
+    case SILU: share = 1 / (1 + exponential(-z)); return grad * (share * (1 + z * (1 - share)));
+    case GELU: share = below(z, &density); return grad * (share + z * density);
+    default: return grad;
+    }
+}
+
+/* DO with each activation as a constant, so that each has its own loops. */
+#define FOR_ACT(DO)                                                                                                    \
+    switch (act) {                                                                                                     \
+    case RELU: DO(RELU); break;                                                                                        \
+    case RELU6: DO(RELU6); break;                                                                                      \
+    case HARDSWISH: DO(HARDSWISH); break;                                                                              \
+    case SILU: DO(SILU); break;                                                                                        \
+    case GELU: DO(GELU); break;                                                                                        \
+    default: DO(NONE);                                                                                                 \
+    }
 
 #define KIND f32
 #define VALUE float

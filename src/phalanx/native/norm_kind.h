@@ -1,9 +1,5 @@
 /* The functions of norm.c for one kind of values: KIND names it, VALUE is its type, FROM and TO convert to float. */
 
-#define JOIN2(a, b) a##_##b
-#define JOIN(a, b) JOIN2(a, b)
-#define NAMED(name) JOIN(name, KIND)
-
 /* first[c] += Σ x − around, second[c] += Σ (x − around)² over some rows. */
 static void NAMED(sum_rows)(const VALUE *restrict x, int64_t rows, int64_t channels, const float *restrict around,
                             float *restrict first, float *restrict second) {
@@ -23,27 +19,22 @@ static void NAMED(sum_rows)(const VALUE *restrict x, int64_t rows, int64_t chann
         }
 }
 
-static void NAMED(write_rows)(const VALUE *restrict x, const VALUE *restrict added, int64_t rows, int64_t channels,
-                              const float *restrict scale, const float *restrict shift, int relu, VALUE *restrict y) {
-    float floor = relu ? 0 : -INFINITY;
-    if (added)
-        for (int64_t r = 0; r < rows; r++, x += channels, y += channels, added += channels)
-            for (int64_t c = 0; c < channels; c++) {
-                float value = FROM(x[c]) * scale[c] + shift[c] + FROM(added[c]);
-                y[c] = TO(value < floor ? floor : value);
-            }
-    else
-        for (int64_t r = 0; r < rows; r++, x += channels, y += channels)
-            for (int64_t c = 0; c < channels; c++) {
-                float value = FROM(x[c]) * scale[c] + shift[c];
-                y[c] = TO(value < floor ? floor : value);
-            }
+ALWAYS void NAMED(write_rows)(int act, const VALUE *restrict x, const VALUE *restrict added, int64_t rows,
+                              int64_t channels, const float *restrict scale, const float *restrict shift,
+                              VALUE *restrict y) {
+    for (int64_t r = 0; r < rows; r++, x += channels, y += channels) {
+        for (int64_t c = 0; c < channels; c++) {
+            float value = FROM(x[c]) * scale[c] + shift[c];
+            y[c] = TO(activated(act, added ? value + FROM(added[c]) : value));
+        }
+        if (added) added += channels;
+    }
 }
 
-/* y = relu((x − mean) / deviation · weight + bias + added), as far as asked for; `variance` is that of the rows.
+/* y = act((x − mean) / deviation · weight + bias + added), as far as asked for; `variance` is that of the rows.
    0, or -1 where there is no memory. */
 int NAMED(norm_forward)(const VALUE *x, const VALUE *added, const float *weight, const float *bias, float epsilon,
-                        int relu, int64_t rows, int64_t channels, VALUE *y, float *mean, float *variance,
+                        int act, int64_t rows, int64_t channels, VALUE *y, float *mean, float *variance,
                         float *inverse, int threads) {
     int64_t parts = parts_of(rows);
     float *sums = calloc((size_t)(parts * 2 + 3) * channels, sizeof(float));
@@ -72,21 +63,23 @@ int NAMED(norm_forward)(const VALUE *x, const VALUE *added, const float *weight,
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < parts; part++) {
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts, at = begin * channels;
-            NAMED(write_rows)(x + at, added ? added + at : NULL, end - begin, channels, scale, shift, relu, y + at);
+#define WRITE(act)                                                                                                     \
+    if (added) NAMED(write_rows)(act, x + at, added + at, end - begin, channels, scale, shift, y + at);                \
+    else NAMED(write_rows)(act, x + at, NULL, end - begin, channels, scale, shift, y + at)
+            FOR_ACT(WRITE)
+#undef WRITE
         }
     }
     free(sums);
     return 0;
 }
 
-/* The gradient that passes the relu: where the output is above 0. It is computed again, or read where it was added to. */
-#define PASSED                                                                                                         \
-    (!relu || (y ? FROM(y[c]) : FROM(x[c]) * scale[c] + shift[c]) > 0 ? FROM(grad[c]) : 0)
+/* The gradient that passes the activation: computed again, or, of a relu that something was added before, read. */
+#define PASSED passed(act, FROM(grad[c]), y ? FROM(y[c]) : FROM(x[c]) * scale[c] + shift[c])
 
-static inline __attribute__((always_inline)) void NAMED(sum_grads)(
-    const VALUE *restrict grad, const VALUE *restrict x, const VALUE *restrict y, int relu, int64_t rows,
-    int64_t channels, const float *restrict mean, const float *restrict scale, const float *restrict shift,
-    float *restrict first, float *restrict second) {
+ALWAYS void NAMED(sum_grads)(int act, const VALUE *restrict grad, const VALUE *restrict x, const VALUE *restrict y,
+                             int64_t rows, int64_t channels, const float *restrict mean, const float *restrict scale,
+                             const float *restrict shift, float *restrict first, float *restrict second) {
     for (int64_t r = 0; r < rows; r++, grad += channels, x += channels, y = y ? y + channels : y)
         for (int64_t c = 0; c < channels; c++) {
             float g = PASSED;
@@ -95,10 +88,10 @@ static inline __attribute__((always_inline)) void NAMED(sum_grads)(
         }
 }
 
-static inline __attribute__((always_inline)) void NAMED(write_grads)(
-    const VALUE *restrict grad, const VALUE *restrict x, const VALUE *restrict y, int relu, int64_t rows,
-    int64_t channels, const float *restrict mean, const float *restrict scale, const float *restrict shift,
-    const float *restrict by_x, const float *restrict by_one, VALUE *restrict of_x, VALUE *restrict of_added) {
+ALWAYS void NAMED(write_grads)(int act, const VALUE *restrict grad, const VALUE *restrict x, const VALUE *restrict y,
+                               int64_t rows, int64_t channels, const float *restrict mean, const float *restrict scale,
+                               const float *restrict shift, const float *restrict by_x, const float *restrict by_one,
+                               VALUE *restrict of_x, VALUE *restrict of_added) {
     for (int64_t r = 0; r < rows; r++, grad += channels, x += channels, of_x += channels) {
         for (int64_t c = 0; c < channels; c++) {
             float g = PASSED;
@@ -110,9 +103,10 @@ static inline __attribute__((always_inline)) void NAMED(write_grads)(
     }
 }
 
-/* Gradients of all that went in. `y` is the output, where something was added; its gradient is then wanted too. */
+/* Gradients of all that went in. `y` is the output, where something was added before a relu; its gradient is then
+   wanted too. */
 int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, const float *weight, const float *bias,
-                         const float *mean, const float *inverse, int relu, int64_t rows, int64_t channels,
+                         const float *mean, const float *inverse, int act, int64_t rows, int64_t channels,
                          VALUE *of_x, VALUE *of_added, float *of_weight, float *of_bias, int threads) {
     int64_t parts = parts_of(rows);
     float *sums = calloc((size_t)(parts * 2 + 4) * channels, sizeof(float));
@@ -129,11 +123,10 @@ int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, cons
         for (int64_t part = 0; part < parts; part++) {
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts, at = begin * channels;
             float *first = sums + part * 2 * channels, *second = first + channels;
-#define SUM(y, relu)                                                                                                   \
-    NAMED(sum_grads)(grad + at, x + at, y, relu, end - begin, channels, mean, scale, shift, first, second)
-            if (!relu) SUM(NULL, 0);
-            else if (y) SUM(y + at, 1);
-            else SUM(NULL, 1);
+#define SUM(act)                                                                                                       \
+    NAMED(sum_grads)(act, grad + at, x + at, NULL, end - begin, channels, mean, scale, shift, first, second)
+            if (y) NAMED(sum_grads)(RELU, grad + at, x + at, y + at, end - begin, channels, mean, scale, shift, first, second);
+            else FOR_ACT(SUM)
 #undef SUM
         }
 #pragma omp for schedule(static)
@@ -148,12 +141,14 @@ int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, cons
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < parts; part++) {
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts, at = begin * channels;
-#define WRITE(y, relu, added)                                                                                          \
+#define WRITE(act)                                                                                                     \
     NAMED(write_grads)                                                                                                 \
-    (grad + at, x + at, y, relu, end - begin, channels, mean, scale, shift, by_x, by_one, of_x + at, added)
-            if (!relu) of_added ? WRITE(NULL, 0, of_added + at) : WRITE(NULL, 0, NULL);
-            else if (y) of_added ? WRITE(y + at, 1, of_added + at) : WRITE(y + at, 1, NULL);
-            else WRITE(NULL, 1, NULL);
+    (act, grad + at, x + at, NULL, end - begin, channels, mean, scale, shift, by_x, by_one, of_x + at, NULL)
+            if (y)
+                NAMED(write_grads)
+                (RELU, grad + at, x + at, y + at, end - begin, channels, mean, scale, shift, by_x, by_one, of_x + at,
+                 of_added + at);
+            else FOR_ACT(WRITE)
 #undef WRITE
         }
     }
@@ -162,9 +157,6 @@ int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, cons
 }
 
 #undef PASSED
-#undef NAMED
-#undef JOIN
-#undef JOIN2
 #undef KIND
 #undef VALUE
 #undef FROM

@@ -69,7 +69,7 @@ class MuonSGD(torch.optim.Optimizer):
 def orthogonal(matrix: Tensor, turns: int) -> Tensor:
     """About the nearest matrix to it whose singular values are all alike."""
     tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.mT if tall else matrix
+    x: Tensor = matrix.mT if tall else matrix
     x = x / x.norm().clamp(min=1e-12)
     a, b, c = QUINTIC
     for _ in range(turns):

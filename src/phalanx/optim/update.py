@@ -126,7 +126,7 @@ def make_optimizer(groups: Groups, config: OptimConfig, lr: float) -> torch.opti
     try:
         if name in native:
             return native[name]()
-        return _from_timm(name, groups, config, lr)
+        return _from_timm(name, groups, config, lr, beside=native)
     except (TypeError, ValueError, AssertionError, ImportError) as error:
         raise UserError(
             f"the optimizer {config.name} cannot be made with these settings",
@@ -141,7 +141,9 @@ def _fusible(groups: Groups) -> bool:
     )
 
 
-def _from_timm(name: str, groups: Groups, config: OptimConfig, lr: float) -> torch.optim.Optimizer:
+def _from_timm(
+    name: str, groups: Groups, config: OptimConfig, lr: float, beside: Iterable[str]
+) -> torch.optim.Optimizer:
     from timm.optim import create_optimizer_v2, list_optimizers  # type: ignore[attr-defined]
 
     # Second-order ones need a graph of the gradient, or keep state that a checkpoint cannot hold.
@@ -149,8 +151,8 @@ def _from_timm(name: str, groups: Groups, config: OptimConfig, lr: float) -> tor
     if name not in known:
         raise UserError(
             f"there is no optimizer {config.name!r}",
-            why="optimizers come from torch and timm by name",
-            remedy=nearest(name, sorted({*known, "sgd", "adam", "adamw", "rmsprop"})),
+            why="it is neither one of torch's, nor of timm's, nor muon-sgd",
+            remedy=nearest(name, sorted({*known, *beside})),
         )
     made: torch.optim.Optimizer = create_optimizer_v2(
         groups, opt=name, lr=lr, weight_decay=config.weight_decay, momentum=config.momentum, **config.options

@@ -40,7 +40,7 @@ def test_messages_are_few() -> None:
     assert len(cut({"fc": 25_000_000}, 1)) == 24
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw", "rmsprop", "lars", "muon", "lion"])
+@pytest.mark.parametrize("name", ["sgd", "adamw", "rmsprop", "lars", "muon", "muon-sgd", "lion"])
 def test_an_update_of_slices_is_the_update_of_the_whole_bit_for_bit(name: str) -> None:
     config = optim(f"name={name}", "weight_decay=0.01", "decay_norm_and_bias=false")
     net = model()
