@@ -101,20 +101,20 @@ def time_to_accuracy(
         typer.Argument(metavar="RECIPE [KEY=VALUE]...", help="a recipe's name or file, and settings as for `train`"),
     ],
     target: Annotated[str, typer.Option(help="top-1 on the validation data: 0.94 or 94%")],
-    seeds: Annotated[int, typer.Option(min=1, help="runs, with seeds from 0")] = 3,
+    seeds: Annotated[str, typer.Option(help="how many runs, with seeds from 0; or a list such as 1,2")] = "3",
     data: Annotated[str | None, typer.Option(help="as for `phalanx train`")] = None,
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
     """Training to an accuracy: wall seconds, start-up and validation included, mean and spread over seeds."""
-    from phalanx.bench.time_to_accuracy import bench_time_to_accuracy, parse_target
+    from phalanx.bench.time_to_accuracy import bench_time_to_accuracy, parse_seeds, parse_target
     from phalanx.cli import read_request
     from phalanx.cli_launch import parse_train
 
-    share = parse_target(target)
+    share, chosen = parse_target(target), parse_seeds(seeds)
     words = [*settings, *(["--data", data] if data else [])]
     name = read_request(parse_train(words)).resolved.config.name  # refuses what `train` would
-    bench_time_to_accuracy(Console(), words, name, share, seeds, markdown=markdown, json_file=json_file)
+    bench_time_to_accuracy(Console(), words, name, share, chosen, markdown=markdown, json_file=json_file)
 
 
 @app.command()

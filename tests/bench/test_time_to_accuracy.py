@@ -13,6 +13,7 @@ from phalanx.bench.time_to_accuracy import (
     bench_time_to_accuracy,
     make_figures,
     make_table,
+    parse_seeds,
     parse_target,
     reached,
 )
@@ -31,7 +32,7 @@ def test_a_seed_is_trained_timed_and_kept(tmp_path: Path) -> None:
     words = ["digits", "model.name=wrn10_1", "train.length=2st", "machine.threads=1"]
     screen = io.StringIO()
     bench_time_to_accuracy(
-        Console(file=screen, width=200), words, "digits", 0.001, 1, markdown=None, json_file=tmp_path / "told.json"
+        Console(file=screen, width=200), words, "digits", 0.001, [0], markdown=None, json_file=tmp_path / "told.json"
     )
     told = json.loads((tmp_path / "told.json").read_text())
     first, mean = told["tables"][0]["rows"]
@@ -50,7 +51,7 @@ def test_a_seed_is_trained_timed_and_kept(tmp_path: Path) -> None:
 def test_a_recipe_that_cannot_be_trained_is_told() -> None:
     with pytest.raises(UserError) as caught:
         bench_time_to_accuracy(
-            Console(quiet=True), ["digits", "--data", "nowhere"], "digits", 0.9, 1, markdown=None, json_file=None
+            Console(quiet=True), ["digits", "--data", "nowhere"], "digits", 0.9, [0], markdown=None, json_file=None
         )
     assert_helpful(caught.value, "no seed of digits", "nowhere")
 
@@ -120,3 +121,11 @@ def test_other_targets_are_refused(text: str, remedy: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_target(text)
     assert_helpful(caught.value, f"--target {text}", remedy)
+
+
+def test_seeds_are_a_number_or_a_list() -> None:
+    assert [parse_seeds(text) for text in ("3", "1", "1, 2", "5,")] == [[0, 1, 2], [0], [1, 2], [5]]
+    for text in ("0", "", ",", "two", "1,1", "-1", "1;2"):
+        with pytest.raises(UserError) as caught:
+            parse_seeds(text)
+        assert_helpful(caught.value, f"--seeds {text}", "0,1,2")

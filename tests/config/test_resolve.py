@@ -58,6 +58,10 @@ def test_durations_survive_the_file() -> None:
     assert resolve([Layer("file", config.model_dump(mode="json"))]).config.train.length == config.train.length
 
 
+def test_off_is_a_word_where_a_setting_has_it() -> None:
+    assert resolve([parse_override("machine.fast_path=off")]).config.machine.fast_path == "off"
+
+
 def test_flags_are_written_as_settings() -> None:
     config = resolve(flag_layers({"epochs": 2.5, "lr_step_epochs": "1, 2", "lr_factor": 0.5, "model": None})).config
     assert (str(config.train.length), [str(place) for place in config.schedule.milestones]) == ("2.5ep", ["1ep", "2ep"])

@@ -50,6 +50,16 @@ def parse_target(text: str) -> float:
     return float(share)
 
 
+def parse_seeds(text: str) -> list[int]:
+    """So many from 0, or those of a list: 3 is 0,1,2."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() for part in parts) or parts == ["0"] or len({*parts}) < len(parts):
+        raise UserError(
+            f"--seeds {text} is neither a number of runs nor a list of seeds", remedy="--seeds 3, or --seeds 0,1,2"
+        )
+    return [int(part) for part in parts] if "," in text else list(range(int(parts[0])))
+
+
 def reached(trained: Trained, target: float) -> Reached:
     """From a run's events: when a validation first had the target, and what became of it."""
     begun = trained.begun
@@ -77,7 +87,7 @@ def bench_time_to_accuracy(
     words: Sequence[str],
     name: str,
     target: float,
-    seeds: int,
+    seeds: Sequence[int],
     *,
     markdown: Path | None,
     json_file: Path | None,
@@ -86,8 +96,8 @@ def bench_time_to_accuracy(
     folder = create_run(None, f"{name}-to-{target:g}").path
     results: dict[int, Reached] = {}
     failed: dict[int, str] = {}
-    with progress(console, "percent of all steps", 100 * seeds) as advance:
-        for seed in range(seeds):
+    with progress(console, "percent of all steps", 100 * len(seeds)) as advance:
+        for seed in seeds:
             told = 0
 
             def watch(share: float) -> None:

@@ -10,7 +10,7 @@ from phalanx.models.initialize import initialize, undo_zero_init
 from phalanx.models.zoo import build_timm
 
 CIFAR_OPTIONS = ("width", "dropout")
-FAST_OPTIONS = ("width",)
+FAST_OPTIONS = ("width", "edge")
 
 
 def is_ours(name: str) -> bool:

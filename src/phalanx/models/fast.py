@@ -24,7 +24,9 @@ LOGIT_SCALE = 1 / 9
 WHITENING_FLOOR = 5e-4  # added to each variance: directions with nothing but noise are not blown up
 
 
-def build_fast(*, num_classes: int, channels: int, image_size: int, width: float = 1.0) -> "FastNet":
+def build_fast(
+    *, num_classes: int, channels: int, image_size: int, width: float = 1.0, edge: bool = False
+) -> "FastNet":
     """The network, with every stage `width` times as wide as published."""
     if not isinstance(width, int | float) or width <= 0:
         raise UserError(f"model.options.width={width!r} is not a number above 0")
@@ -34,14 +36,15 @@ def build_fast(*, num_classes: int, channels: int, image_size: int, width: float
             why=f"three of its layers halve the image, which takes {SMALLEST_IMAGE} pixels",
             remedy=f"data.image_size={SMALLEST_IMAGE} or more, or model.name=cifar_resnet20",
         )
-    return FastNet(channels, num_classes, tuple(max(1, round(each * width)) for each in STAGE_WIDTHS))
+    return FastNet(channels, num_classes, tuple(max(1, round(each * width)) for each in STAGE_WIDTHS), edge)
 
 
 class FastNet(nn.Module):
     """Whitened patches, three stages, the largest value of each map, classifier."""
 
-    def __init__(self, channels: int, num_classes: int, widths: tuple[int, ...]) -> None:
+    def __init__(self, channels: int, num_classes: int, widths: tuple[int, ...], edge: bool) -> None:
         super().__init__()
+        self.edge = edge
         directions = channels * PATCH * PATCH
         # Not learned, so not a parameter: no gradient is computed or exchanged for it.
         self.register_buffer("whitening", torch.eye(directions).reshape(directions, channels, PATCH, PATCH))
@@ -55,6 +58,8 @@ class FastNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         whitening = cast(Tensor, self.whitening)
+        if self.edge:
+            images = F.pad(images, (0, 1, 0, 1), mode="reflect")
         # Each direction and its opposite: what the activation cuts off of one, the other keeps.
         maps = F.conv2d(images, torch.cat([whitening, -whitening]).to(images.dtype), self.whitened_shift)
         maps = self.stages(F.gelu(maps))
