@@ -124,7 +124,7 @@ def test_other_targets_are_refused(text: str, remedy: str) -> None:
 
 
 def test_seeds_are_a_number_or_a_list() -> None:
-    assert [parse_seeds(text) for text in ("3", "1", "1, 2", "5,")] == [[0, 1, 2], [0], [1, 2], [5]]
+    assert [parse_seeds(text) for text in ("3", "1", "1, 2", "5,", "0,")] == [[0, 1, 2], [0], [1, 2], [5], [0]]
     for text in ("0", "", ",", "two", "1,1", "-1", "1;2"):
         with pytest.raises(UserError) as caught:
             parse_seeds(text)

@@ -40,6 +40,16 @@ def test_any_size_and_channels(size: int, channels: int) -> None:
     assert net(size, channels)(torch.randn(2, channels, size, size)).shape == (2, 7)
 
 
+@pytest.mark.parametrize(("edge", "sides"), [(False, [15, 7, 3]), (True, [16, 8, 4])])
+def test_with_its_edge_maps_fill_whole_tiles(edge: bool, sides: list[int]) -> None:
+    model = build_fast(num_classes=7, channels=3, image_size=32, width=0.25, edge=edge)
+    seen: list[int] = []
+    for stage in model.stages:
+        stage.register_forward_hook(lambda module, args, maps: seen.append(maps.shape[-1]))
+    model(torch.randn(2, 3, 32, 32))
+    assert seen == sides
+
+
 def test_convolutions_begin_as_the_identity() -> None:
     maps = torch.rand(1, 8, 6, 6)
     assert torch.equal(Stage(8, 12).conv1(maps)[:, :8], maps)
@@ -68,7 +78,12 @@ def test_eval_uses_running_statistics() -> None:
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"width": 0}, "above 0"), ({"depth": 3}, "no such option"), ({"dropout": 0.1}, "no such option")],
+    [
+        ({"width": 0}, "above 0"),
+        ({"edge": 3}, "neither true nor false"),
+        ({"depth": 3}, "no such option"),
+        ({"dropout": 0.1}, "no such option"),
+    ],
 )
 def test_bad_options_are_refused(options: dict[str, float], says: str) -> None:
     config = ModelConfig(name="cifar_fast", options=options)

@@ -53,7 +53,7 @@ def parse_target(text: str) -> float:
 def parse_seeds(text: str) -> list[int]:
     """So many from 0, or those of a list: 3 is 0,1,2."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() for part in parts) or parts == ["0"] or len({*parts}) < len(parts):
+    if not parts or not all(part.isdecimal() for part in parts) or text.strip() == "0" or len({*parts}) < len(parts):
         raise UserError(
             f"--seeds {text} is neither a number of runs nor a list of seeds", remedy="--seeds 3, or --seeds 0,1,2"
         )

@@ -197,7 +197,7 @@ def _followers(module: nn.Module, node: fx.Node) -> list[fx.Node]:
 def _activation(module: nn.Module, node: fx.Node) -> str | None:
     if node.op == "call_module":
         return _activation_of(_child(module, node))
-    if len(node.args) != 1 or node.kwargs.keys() - {"inplace"}:
+    if node.kwargs.keys() - {"input", "inplace"}:
         return None  # such as gelu's approximation
     known = {"call_function": _FUNCTIONS, "call_method": _METHODS}.get(node.op, {})
     return known.get(node.target)

@@ -30,6 +30,8 @@ def build_fast(
     """The network, with every stage `width` times as wide as published."""
     if not isinstance(width, int | float) or width <= 0:
         raise UserError(f"model.options.width={width!r} is not a number above 0")
+    if not isinstance(edge, bool):
+        raise UserError(f"model.options.edge={edge!r} is neither true nor false")
     if image_size < SMALLEST_IMAGE:
         raise UserError(
             f"{NAME} cannot see images of {image_size} pixels",
