@@ -165,7 +165,8 @@ def make_table(name: str, target: float, results: Mapping[int, Reached], failed:
     notes.append(
         "seconds from the process's start to the end of that validation, start-up and all validations included"
     )
-    title = f"{name} to {percent(target)} top-1, {len(results) + len(failed)} seed{"s" * (len(results) + len(failed) > 1)}"
+    runs = len(results) + len(failed)
+    title = f"{name} to {percent(target)} top-1, {runs} seed{'s' * (runs > 1)}"
     columns = ("", "seconds", "epochs", "final top-1", "best top-1", "start-up s", "whole run s")
     return Table(title, columns, rows, tuple(notes))
 
