@@ -55,7 +55,9 @@ def parse_seeds(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts or not all(part.isdecimal() for part in parts) or text.strip() == "0" or len({*parts}) < len(parts):
         raise UserError(
-            f"--seeds {text} is neither a number of runs nor a list of seeds", remedy="--seeds 3, or --seeds 0,1,2"
+            f"--seeds {text} names no runs",
+            why="it is how many there are, or a list of different seeds with commas",
+            remedy="--seeds 3, or --seeds 0,1,2",
         )
     return [int(part) for part in parts] if "," in text else list(range(int(parts[0])))
 
