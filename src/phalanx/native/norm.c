@@ -1,4 +1,4 @@
-/* Batch norm in training with what follows it: an addition, an activation. Each pass over an activation does all that it can.
+/* Batch norm in training with what follows it: an addition, an activation. Each pass over the values does all it can.
 
    Pixels are rows of `channels` values (channels_last), float32 or bf16; sums are float32 within a part of the rows and
    double beyond, always over the same parts, so that the number of threads does not change a result. */
@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "values.h"
 
 enum { MOST_PARTS = 64, LEAST_ROWS = 128, TOGETHER = 4 };
 
@@ -97,6 +95,27 @@ ALWAYS float passed(int act, float grad, float z) {
     case GELU: DO(GELU); break;                                                                                        \
     default: DO(NONE);                                                                                                 \
     }
+
+#define JOIN2(a, b) a##_##b
+#define JOIN(a, b) JOIN2(a, b)
+#define NAMED(name) JOIN(name, KIND)
+
+static inline float from_f32(float value) { return value; }
+static inline float to_f32(float value) { return value; }
+
+static inline float from_bf16(uint16_t value) {
+    uint32_t bits = (uint32_t)value << 16;
+    float result;
+    memcpy(&result, &bits, 4);
+    return result;
+}
+
+static inline uint16_t to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return value != value ? 0x7fc0 : rounded;
+}
 
 #define KIND f32
 #define VALUE float
