@@ -16,7 +16,7 @@ from phalanx.cli_data import app as data_app
 from phalanx.cli_launch import app as launch_app
 from phalanx.cli_service import app as service_app
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
-from phalanx.openmp import let_idle_threads_sleep
+from phalanx.openmp import let_idle_threads_sleep, let_idle_threads_spin_while_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,6 +173,8 @@ def train(
         watch_run(request, Console(), role)
         raise typer.Exit
 
+    if role is None or role.local_world == 1:
+        let_idle_threads_spin_while_alone(config.machine.threads)
     from phalanx.train import run
 
     # Our own launchers keep each trainer's words apart; others put all on one screen, where the first speaks for all.
@@ -379,6 +381,7 @@ def export(
 @app.command()
 def doctor() -> None:
     """Show versions, the machine, the settings chosen for it, and whether each optional part works."""
+    let_idle_threads_spin_while_alone("auto")  # as training would
     from phalanx.commands.doctor import examine
 
     raise typer.Exit(examine(Console()))

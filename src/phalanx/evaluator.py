@@ -21,6 +21,7 @@ from phalanx.data.base import Batch
 from phalanx.data.framing import eval_framing
 from phalanx.data.open import Splits, open_data
 from phalanx.data.pipeline import evaluation_batches
+from phalanx.engine.convolution import take_forms, tune_convolutions
 from phalanx.engine.evaluate import Interrupted, evaluate
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan
@@ -70,6 +71,8 @@ def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopp
         image_size=identity.image_size,
     )
     model.to(settings.device).to(memory_format=settings.memory_format)
+    if settings.fast_path:
+        tune_convolutions(model)
     inputs = Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed)
     k = min(config.eval.top_k, len(identity.classes))
     return Evaluator(
@@ -140,7 +143,9 @@ class Evaluator:
         begin = time.perf_counter()
         loaded = checkpoint.load(path)
         load_weights(self.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(path))
-        step = int(loaded.state["training"]["step"])
+        training = loaded.state["training"]
+        take_forms(self.model, training.get("forms", {}), to_train=False)
+        step = int(training["step"])
 
         def watch(batch: Batch, logits: Tensor) -> None:
             self._note_bad(step, batch.bad)

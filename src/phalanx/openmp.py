@@ -1,10 +1,15 @@
 """How idle compute threads wait. Set before torch is imported, since OpenMP reads it once."""
 
 import os
+import sys
+from typing import Literal
+
+from phalanx.cores import cores
 
 VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-_OURS = {"OMP_WAIT_POLICY": "PASSIVE"}
-_chosen: list[str] = []  # whether it was us who chose
+CHOSEN = "PHALANX_IDLE_THREADS"  # says that it was us who chose, here or in the process that started this one
+_ASLEEP = {"OMP_WAIT_POLICY": "PASSIVE", CHOSEN: "asleep"}
+_ALERT = {"GOMP_SPINCOUNT": "30000", CHOSEN: "alert"}  # about 0.3 ms
 
 
 def let_idle_threads_sleep() -> None:
@@ -13,18 +18,36 @@ def let_idle_threads_sleep() -> None:
     By default they spin, and where anything else wants the cores (another worker, a data loader, another user) each
     barrier then costs a time slice: measured 3-15 times slower on two shared cores, see docs/log.md.
     """
-    if not any(name in os.environ for name in VARIABLES):
-        os.environ |= _OURS
-        _chosen.append("asleep")
+    if CHOSEN in os.environ:  # what a launcher has chosen for itself is no choice for what it starts
+        os.environ.pop("GOMP_SPINCOUNT", None)
+    if CHOSEN in os.environ or not any(name in os.environ for name in VARIABLES):
+        os.environ |= _ASLEEP
+
+
+def let_idle_threads_spin_while_alone(threads: int | Literal["auto"]) -> None:
+    """Have libgomp's threads spin for a moment before they sleep, where `threads` are as many as there are cores.
+
+    For a process that goes on to call `company.look_out`, which has them sleep at once while others want the cores.
+    """
+    if threads in ("auto", cores()) and CHOSEN in os.environ and "torch" not in sys.modules:
+        os.environ |= _ALERT
+
+
+def spin_while_alone() -> bool:
+    """Whether threads of this process do."""
+    return os.environ.get(CHOSEN) == _ALERT[CHOSEN]
 
 
 def environment_of_others() -> dict[str, str]:
     """The environment as the user has it: a program of others that is measured must not gain or lose by our choice."""
-    return {name: value for name, value in os.environ.items() if not (_chosen and name in _OURS)}
+    ours = {*_ASLEEP, *_ALERT} if CHOSEN in os.environ else set()
+    return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 def waiting() -> tuple[str, str]:
     """How idle threads wait in this process, and why."""
+    if spin_while_alone():
+        return "spin for 0.3 ms, then sleep", "at once while others want the cores, whom spinning would hold up"
     given = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
     if given == ["OMP_WAIT_POLICY=PASSIVE"]:
         return "asleep", "spinning would hold up whoever shares the cores"

@@ -16,6 +16,7 @@ from phalanx.data.base import Batch, Framing, Source
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.engine import tuning
 from phalanx.engine.boundary import Boundary
+from phalanx.engine.convolution import saved_forms, take_forms
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import Plan
 from phalanx.engine.state import Best, TrainState
@@ -241,6 +242,7 @@ class Trainer:
         self.exchange.settle()
         if state.ema is not None:
             state.ema.copy_buffers(state.model)
+            take_forms(state.ema.model, saved_forms(state.model), to_train=False)
 
     def _interrupted(self) -> bool:
         """Workers that evaluate together must end together: only a single one may break off in the middle."""

@@ -11,7 +11,17 @@ from torch import Tensor, nn
 
 from phalanx.config.schema import MachineConfig
 from phalanx.engine import tuning
-from phalanx.engine.convolution import PLAIN, Forms, Shape, TunedConv2d, forms_for, tune_convolutions
+from phalanx.engine.convolution import (
+    PLAIN,
+    Forms,
+    Shape,
+    TunedConv2d,
+    forms_for,
+    output,
+    saved_forms,
+    take_forms,
+    tune_convolutions,
+)
 from phalanx.engine.settings import choose
 from phalanx.engine.state import TrainState
 from phalanx.native.build import find_library
@@ -254,6 +264,34 @@ def test_small_evaluated_and_other_convolutions_are_left_alone(tmp_path: Path, m
     assert model[0].forms == PLAIN
     assert not list(tmp_path.rglob("*.json"))
     assert list(copy.deepcopy(model).state_dict()) == list(model.state_dict())
+
+
+@pytest.mark.skipif(find_library("winograd").handle is None, reason=find_library("winograd").reason)
+def test_evaluation_answers_in_the_form_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    conv = nn.Conv2d(16, 8, 3, padding=1)
+    plain = nn.Sequential(conv).to(memory_format=torch.channels_last)
+    tuned = copy.deepcopy(plain)
+    tune_convolutions(tuned)
+    unknown = copy.deepcopy(tuned)
+    assert isinstance(tuned[0], TunedConv2d)
+    tuned[0].forms = Forms(output="winograd")
+    monkeypatch.setattr(tuning, "machine", lambda: "here")
+    saved = json.loads(json.dumps(saved_forms(tuned)))
+    monkeypatch.setattr(tuning, "machine", lambda: "elsewhere")
+    x = images(3, 16, 9)
+    with torch.inference_mode():
+        theirs, expected = plain(x), output(x, conv.weight, conv.bias, Shape((1, 1), (1, 1)), tuned[0].forms)
+        assert not torch.equal(expected, theirs)
+        assert torch.equal(tuned(x), expected)
+        assert torch.equal(unknown(x), theirs)
+        take_forms(unknown, saved, to_train=True)  # not on another machine
+        assert torch.equal(unknown(x), theirs)
+        take_forms(unknown, saved, to_train=False)
+        assert torch.equal(unknown(x), expected)
+        take_forms(unknown, {}, to_train=False)  # of a checkpoint that is older
+        assert torch.equal(unknown(x), expected)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(unknown(x), plain(x))
 
 
 def test_where_it_is_used_is_decided_with_a_reason() -> None:

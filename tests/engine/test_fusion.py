@@ -344,7 +344,7 @@ def test_models_train_as_before(name: str) -> None:
     exact, fused = copy.deepcopy(model).double(), copy.deepcopy(model)
     norms = sum(isinstance(module, nn.BatchNorm2d | ShiftNorm) for module in model.modules())
     assert fuse_norms(fused) == (12 if name == "dla46_c" else norms)  # its blocks take an argument or do without
-    results = []
+    results, slopes = [], []
     for each in (exact, model, fused):
         torch.manual_seed(1)
         x = images(4, 3, size)[..., :size].contiguous(memory_format=torch.channels_last)
@@ -352,5 +352,9 @@ def test_models_train_as_before(name: str) -> None:
         (y * y.detach().sin()).sum().backward()
         results.append(torch.cat([y.detach().double().flatten(), *(b.double().flatten() for b in each.buffers())]))
         assert all(param.grad is not None for param in each.parameters())
+        slopes.append(torch.cat([p.grad.double().flatten() for p in each.parameters() if p.grad is not None]))
     right, theirs, mine = results
     assert float((mine - right).norm()) <= 2 * float((theirs - right).norm()) + 1e-6 * float(right.norm())
+    # Rounding may take a value to the other side of a relu: that is seen in the gradients, and is no more than this.
+    right, theirs, mine = slopes
+    assert float((mine - right).norm()) <= 2 * float((theirs - right).norm()) + 2e-2 * float(right.norm())

@@ -92,11 +92,11 @@ def reason(row: Row, one: Row, kind: Kind) -> str:
 def _because(name: str, seconds: float, row: Row, one: Row, kind: Kind) -> str:
     if name == "compute":
         share = 1 if kind == "weak" else row.workers
-        alike = row.independent.parts[name] - one.independent.parts[name] / share
+        alike = row.independent.parts[name] - one.job.parts[name] / share
         if alike > seconds / 2:
             cause = "hardware is shared" if kind == "weak" else "smaller batches, shared hardware"
             return f" ({cause}: independent trainers lose {1e3 * alike:.0f})"
-        return " (independent trainers do not: the exchange works on the same cores)"
+        return f" (independent trainers lose {max(0.0, 1e3 * alike):.0f}: the exchange works on the same cores)"
     if name == "exchange":
         waiting = row.job.waiting_s
         return f" ({1e3 * waiting:.0f} of it waiting for the slowest)" if waiting > 0.1 * row.job.parts[name] else ""
@@ -110,6 +110,7 @@ def make_tables(results: Results, subject: str, batch_size: int, rounds: int, no
     tables = []
     columns = ("workers", "ms/step", "images/s", "spread", "speed-up", "of N × one", "of N independent", "lost to")
     meaning = {"weak": f"{batch_size} images for each worker", "strong": f"{batch_size} images shared by all"}
+    runs = "one round" if rounds == 1 else f"{rounds} rounds"
     for kind, by_workers in results.items():
         rows = make_rows(by_workers)
         cells = [
@@ -125,7 +126,7 @@ def make_tables(results: Results, subject: str, batch_size: int, rounds: int, no
             ]
             for row in rows
         ]
-        title = f"{kind.capitalize()} scaling, {meaning[kind]} a step: {subject}, a thread each, {rounds} rounds"
+        title = f"{kind.capitalize()} scaling, {meaning[kind]} a step: {subject}, a thread each, {runs}"
         tables.append(Table(title, columns, cells))
     explained = (
         "of N × one: efficiency against N times one worker's speed",

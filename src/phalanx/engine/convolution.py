@@ -2,8 +2,8 @@
 
 oneDNN's weight gradients reach half the rate of a matrix product for many shapes. Where it is faster, they become one:
 gradient by columns (im2col), and data gradients of 1×1 convolutions likewise. 3×3 convolutions of float32 also have
-Winograd's form, which multiplies a quarter as often. Validation and exported models use none of this, and training
-agrees within rounding. `tuning.py` chooses, by time.
+Winograd's form, which multiplies a quarter as often. Results agree within rounding. `tuning.py` chooses, by time, in
+training; evaluation takes the output's form from there, and exported models know nothing of this.
 """
 
 from collections.abc import Mapping
@@ -128,14 +128,17 @@ class _Convolve(torch.autograd.Function):
 
 
 class TunedConv2d(nn.Conv2d):
-    """A Conv2d that trains with the forms that were chosen when it saw its first batch, or one twice as large."""
+    """A Conv2d that trains with the forms that were chosen when it saw its first batch, or one twice as large.
+
+    Without gradients nothing is chosen: it answers in the form that it was trained in, if that is known.
+    """
 
     forms: Forms | None = None
-    kept: Forms | None = None  # those of a run that is resumed here
+    kept: Forms | None = None  # those of a run that is resumed or evaluated here
     chosen_for: tuple[int, torch.dtype] = (0, torch.float32)  # samples, and what they are made of
 
     def forward(self, input: Tensor) -> Tensor:
-        if not (torch.is_grad_enabled() and input.is_contiguous(memory_format=torch.channels_last)):
+        if not input.is_contiguous(memory_format=torch.channels_last):
             return super().forward(input)
         x, weight, bias = input, self.weight, self.bias
         if torch.is_autocast_enabled("cpu"):
@@ -144,6 +147,12 @@ class TunedConv2d(nn.Conv2d):
         shape = Shape(*(cast(tuple[int, int], tuple(each)) for each in (self.stride, self.padding)))
         if not _sound(x, weight, shape):
             return super().forward(input)  # says what is wrong
+        if not torch.is_grad_enabled():
+            known = self.forms or self.kept
+            if known is None or known.output not in forms_for(weight, shape)["output"]:
+                return super().forward(input)
+            with torch.autocast("cpu", enabled=False):
+                return output(x, weight, bias, shape, known)
         samples, kind = self.chosen_for
         if self.forms is None or kind != x.dtype or (self.kept is None and len(x) >= 2 * samples):
             from phalanx.engine.tuning import choose_forms
@@ -190,11 +199,12 @@ def saved_forms(model: nn.Module) -> dict[str, Any]:
     return {"on": machine(), "of": {name: list(module.forms) for name, module in tuned.items() if module.forms}}
 
 
-def take_forms(model: nn.Module, saved: Mapping[str, Any]) -> None:
-    """Those of a checkpoint, where it was made on such a machine: on another the results differ anyway."""
+def take_forms(model: nn.Module, saved: Mapping[str, Any], *, to_train: bool) -> None:
+    """Those of a checkpoint, to train only where it was made on such a machine: on another they need not be fast."""
     from phalanx.engine.tuning import machine
 
-    if saved.get("on") == machine():
+    if not to_train or saved.get("on") == machine():
+        forms = saved.get("of", {})
         for name, module in model.named_modules():
-            if isinstance(module, TunedConv2d) and name in saved["of"]:
-                module.kept = Forms(*saved["of"][name])
+            if isinstance(module, TunedConv2d) and name in forms:
+                module.kept = Forms(*forms[name])

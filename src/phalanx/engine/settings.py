@@ -11,6 +11,7 @@ import torch
 
 from phalanx.config.schema import MachineConfig
 from phalanx.cores import cores
+from phalanx.engine.company import look_out
 from phalanx.engine.gpus import gpu_of
 from phalanx.errors import UserError
 from phalanx.native.build import find_library
@@ -57,6 +58,7 @@ class Settings:
         if self.decisions["allocator"].value == "keep":
             keep_freed_memory()
         torch.set_num_threads(self.threads)
+        look_out()
         if self.compile:
             torch.use_deterministic_algorithms(self.deterministic)
         else:  # the same, without importing the compiler to tell it

@@ -1,4 +1,4 @@
-"""How far something long is: a bar on a terminal, a line every ten seconds anywhere else."""
+"""How far something long is: a bar on a terminal; anywhere else a line every ten seconds, if there is news."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from phalanx.observe.tables import print_line
 
 LINE_EVERY_S = 10.0
+SAME_LINE_EVERY_S = 60.0
 MEGABYTE = 1_000_000
 
 
@@ -28,12 +29,13 @@ def progress(console: Console, what: str, total: int) -> Iterator[Callable[[int]
 class _Lines:
     def __init__(self, console: Console, what: str, total: int) -> None:
         self._console, self._what, self._total = console, what, total
-        self._done, self._said = 0, time.monotonic()
+        self._done, self._told, self._said = 0, 0, time.monotonic()
 
     def advance(self, count: int) -> None:
         self._done += count
-        if time.monotonic() - self._said >= LINE_EVERY_S:
-            self._said = time.monotonic()
+        quiet_s = LINE_EVERY_S if self._done != self._told else SAME_LINE_EVERY_S
+        if time.monotonic() - self._said >= quiet_s:
+            self._told, self._said = self._done, time.monotonic()
             print_line(self._console, f"{self._what} {self._done:,} of {self._total:,}")
             self._console.file.flush()
 
