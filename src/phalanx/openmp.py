@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Literal
 
-from phalanx.cores import cores
+from phalanx.cores import cores, cores_to_run_on
 
 VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 CHOSEN = "PHALANX_IDLE_THREADS"  # says that it was us who chose, here or in the process that started this one
@@ -29,7 +29,13 @@ def let_idle_threads_spin_while_alone(threads: int | Literal["auto"]) -> None:
 
     For a process that goes on to call `company.look_out`, which has them sleep at once while others want the cores.
     """
-    if threads in ("auto", cores()) and CHOSEN in os.environ and "torch" not in sys.modules:
+    # Where a container's time is limited, spinning would use it up.
+    if (
+        cores() == cores_to_run_on()
+        and threads in ("auto", cores())
+        and CHOSEN in os.environ
+        and "torch" not in sys.modules
+    ):
         os.environ |= _ALERT
 
 
