@@ -28,10 +28,10 @@ def _limits() -> Iterator[float]:
             if controllers and "cpu" not in controllers.split(","):
                 continue
             # In a container the path may be the host's, and the own group be found where the others begin.
-            own = (_GROUPS / controllers, *Path(path).relative_to("/").parts)
-            for depth in range(len(own)):
+            below = Path(path).parts[1:]
+            for depth in range(len(below) + 1):
                 with suppress(OSError, ValueError, ZeroDivisionError):  # no such group, or it has no limit
-                    yield _limit_of(Path(*own[: depth + 1]), newer=not controllers)
+                    yield _limit_of((_GROUPS / controllers).joinpath(*below[:depth]), newer=not controllers)
 
 
 def _limit_of(group: Path, *, newer: bool) -> float:
