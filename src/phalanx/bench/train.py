@@ -256,7 +256,7 @@ def _notes(measured: Measured, found: Found, work: float | None, load: float) ->
     said = {
         "pytorch": "fp32, NCHW, as most scripts are",
         "pytorch-tuned": "bf16, channels_last, torch.compile, fused SGD",
-        "pytorch-tuned-fp32": "the same in fp32",
+        "pytorch-tuned-fp32": "fp32, channels_last, torch.compile, fused SGD",
         "timm": "the step of timm's training script, channels_last",
     }
     named = {name: f"{name} {found.versions.get(name, '')}".strip() for name in measured.lines}
