@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from torch import Tensor
 
 from phalanx import checkpoint
+from phalanx.commands.evaluate import evaluate_checkpoint
 from phalanx.config.resolve import resolve
+from phalanx.engine.convolution import Forms, Shape, forms_for
 from phalanx.errors import UserError
 from phalanx.evaluator import Evaluator, make_evaluator
 from phalanx.launch.role import Role
+from phalanx.native.build import find_library
 from phalanx.observe.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE, read_events
 from phalanx.observe.plots import read_curves
 from phalanx.request import Request
@@ -67,6 +71,30 @@ def test_it_finds_what_a_trainer_finds_and_keeps_the_best(trained: Path, unmeasu
     best = max(measured(trained), key=lambda record: (record["top1"], -record["step"]))["step"]
     assert checkpoint.best_path(unmeasured / "checkpoints") == checkpoint.path_of(unmeasured / "checkpoints", best)
     assert steps(unmeasured) == sorted({best, 60})
+
+
+@pytest.mark.skipif(find_library("winograd").handle is None, reason=find_library("winograd").reason)
+def test_all_evaluate_in_the_forms_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(x: Tensor, weight: Tensor, shape: Shape, wish: Forms | None = None) -> Forms:
+        ways = forms_for(weight, shape)
+        return Forms(**{which: "winograd" if "winograd" in each else each[0] for which, each in ways.items()})
+
+    monkeypatch.setattr("phalanx.engine.tuning.choose_forms", choose)
+    run = train_digits(tmp_path / "run", *SETTINGS, "train.length=1ep", "eval.every=1ep", "machine.precision=fp32")
+    (found,) = measured(run)
+    evaluate_checkpoint(Console(file=io.StringIO()), run, None, None, "cpu", None, tmp_path / "eval")
+    assert json.loads((tmp_path / "eval" / "eval.json").read_text())["loss"] == found["loss"]
+    losses = []
+    for way in ("auto", "off"):
+        out = shutil.copytree(run, tmp_path / way)
+        lines = (out / EVENTS_FILE).read_text().splitlines(keepends=True)
+        (out / EVENTS_FILE).write_text("".join(line for line in lines if json.loads(line)["kind"] != "eval"))
+        config = resolve([RunFolder(out).layer()]).config
+        config = config.model_copy(update={"machine": config.machine.model_copy(update={"fast_path": way})})
+        assert make_evaluator(config, RunFolder(out), Console(file=io.StringIO()), lambda: False).evaluate_next()
+        losses.append(measured(out)[0]["loss"])
+    assert losses[0] == found["loss"] != losses[1]
+    assert losses[1] == pytest.approx(found["loss"], rel=1e-4)
 
 
 def test_one_that_was_killed_goes_on_where_it_stood(trained: Path, unmeasured: Path) -> None:

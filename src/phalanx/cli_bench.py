@@ -177,9 +177,10 @@ def input_speed(
     pythons = parse_environments(peer_env or [])
     if decode not in ("fast", "exact"):
         raise UserError(f"--decode {decode} is not known", why="unknown value", remedy="fast or exact")
-    from phalanx.bench.io import Plan, bench_io, default_threads
+    from phalanx.bench.io import Plan, bench_io
+    from phalanx.cores import cores
 
-    plan = Plan(size, batch_size, threads or default_threads(), decode, rounds, seconds)
+    plan = Plan(size, batch_size, threads or cores(), decode, rounds, seconds)
     bench_io(Console(), data, plan, _names(peers), pythons, markdown=markdown, json_file=json_file)
 
 

@@ -12,26 +12,30 @@ _GROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 def cores() -> int:
     """Cores that this process may use: those that it may run on, but no more than its container is given time for."""
-    return min([cores_to_run_on(), *map(math.ceil, _limits())])
+    return math.ceil(min([_cores_to_run_on(), *_limits()]))
 
 
-def cores_to_run_on() -> int:
-    """Cores that this process may run on, in turns with others."""
+def is_limited() -> bool:
+    """Whether this process, running on all of its cores, would use up its time and be held up."""
+    return any(limit < _cores_to_run_on() for limit in _limits())
+
+
+def _cores_to_run_on() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _limits() -> Iterator[float]:
     """How many cores' time the control groups that this process is in have: `docker --cpus`, limits of Kubernetes."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):
                 continue
             # In a container the path may be the host's, and the own group be found where the others begin.
-            below = Path(path).parts[1:]
+            begin, below = _GROUPS / ("cpu" if controllers else ""), Path(path).parts[1:]
             for depth in range(len(below) + 1):
                 with suppress(OSError, ValueError, ZeroDivisionError):  # no such group, or it has no limit
-                    yield _limit_of((_GROUPS / controllers).joinpath(*below[:depth]), newer=not controllers)
+                    yield _limit_of(begin.joinpath(*below[:depth]), newer=not controllers)
 
 
 def _limit_of(group: Path, *, newer: bool) -> float:

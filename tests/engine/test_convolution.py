@@ -288,6 +288,7 @@ def test_evaluation_answers_in_the_form_of_training(monkeypatch: pytest.MonkeyPa
         assert torch.equal(unknown(x), theirs)
         take_forms(unknown, saved, to_train=False)
         assert torch.equal(unknown(x), expected)
+        assert saved_forms(unknown)["of"] == saved["of"]  # by a run that evaluates and saves before it makes a step
         take_forms(unknown, {}, to_train=False)  # of a checkpoint that is older
         assert torch.equal(unknown(x), expected)
         with torch.autocast("cpu", torch.bfloat16):

@@ -214,8 +214,3 @@ def _tables(
     parts = [[name, f"{microseconds:,.0f}"] for name, microseconds in split.items()]
     one = Table("Phalanx, one image in one thread", ("", "CPU µs"), parts)
     return [Table(title, columns, rows, said), one], figures
-
-
-def default_threads() -> int:
-    """As many as there are cores that may be used."""
-    return len(os.sched_getaffinity(0))

@@ -2,12 +2,14 @@
 
 Spinning makes small operations 1.2 times as fast where a process has its cores to itself, and half as fast where it has
 not. libgomp reads how long threads spin when it is loaded, but lets them do so only while it manages no more threads
-than there are cores. So some more threads, which do nothing, have all others sleep; when they end, those spin again.
+than there are cores. So one more, which does nothing, has all of them sleep; when it ends, they spin again.
 """
 
+import ctypes
 import math
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -15,7 +17,7 @@ import torch
 from phalanx.openmp import spin_while_alone
 
 LOOK_EVERY_S = 0.5
-CROWDED = 0.1  # seconds that all threads of this process together waited for a core, in a second
+CROWDED = 0.05  # of the time, that a compute thread had no core
 REMEMBERED_S = 5.0  # since others were last seen
 
 _TASKS = Path("/proc/self/task")
@@ -25,49 +27,48 @@ _watch: list["_Watch"] = []  # at most one
 def look_out() -> None:
     """Begin to watch, in a thread of its own, if threads of this process spin at all. Comes after set_num_threads."""
     if spin_while_alone() and torch.get_num_threads() > 1 and not _watch:
-        _watch.append(_Watch())
+        _watch.append(_Watch(torch.get_num_threads()))
         _watch[0].start()
 
 
 class _Watch(threading.Thread):
-    def __init__(self) -> None:
+    def __init__(self, threads: int) -> None:
         super().__init__(name="company", daemon=True)
-        self.idlers = Idlers()
+        self._threads = threads
+        self.idler = Idler()
 
     def run(self) -> None:
         before, when = waited(), time.monotonic()
-        if before is None:  # a kernel that does not tell
-            self.idlers.come()
+        if not before:
+            self.idler.come()
             return
         last_seen = -math.inf
         while True:
             time.sleep(LOOK_EVERY_S)
-            after, now = waited() or {}, time.monotonic()
+            after, now = waited(), time.monotonic()
             share = sum(max(0.0, seconds - before.get(task, 0.0)) for task, seconds in after.items()) / (now - when)
             before, when = after, now
-            if share > CROWDED:
+            if share > CROWDED * self._threads:
                 last_seen = now
-                self.idlers.come()
+                self.idler.come()
             elif now - last_seen > REMEMBERED_S:
-                self.idlers.leave()
+                self.idler.leave()
 
 
-def waited() -> dict[str, float] | None:
-    """By thread of this process: the seconds that it could have run and had no core. None where nobody counts them."""
+def waited() -> dict[str, float]:
+    """By thread of this process: the seconds that it could have run and had no core. Empty where nobody counts them."""
     found = {}
-    try:
+    with suppress(OSError):
         for task in _TASKS.iterdir():
-            try:
-                found[task.name] = int((task / "schedstat").read_bytes().split()[1]) / 1e9
-            except ProcessLookupError:  # it has ended meanwhile
-                continue
-    except (OSError, IndexError, ValueError):
-        return None
+            with suppress(OSError, IndexError, ValueError):  # it has ended meanwhile, or the kernel does not count
+                ran, waits = (task / "schedstat").read_bytes().split()[:2]
+                if int(ran):
+                    found[task.name] = int(waits) / 1e9
     return found
 
 
-class Idlers:
-    """A second team of OpenMP's threads, for as long as it is wanted: with the first there are more than cores."""
+class Idler:
+    """One thread of OpenMP more than there are cores, for as long as it is wanted."""
 
     def __init__(self) -> None:
         self._free: threading.Event | None = None
@@ -77,21 +78,24 @@ class Idlers:
         return self._free is not None
 
     def come(self) -> None:
-        """Have them, if they are not there already."""
-        if self._free is not None:
-            return
-        self._free = threading.Event()
-        threading.Thread(
-            target=self._idle, args=(torch.get_num_threads(), self._free), name="idler", daemon=True
-        ).start()
+        """Have it, if it is not there already."""
+        if self._free is None:
+            free = threading.Event()
+            with suppress(RuntimeError):  # no more threads may be started: perhaps later
+                threading.Thread(target=_lead_a_team, args=(free,), name="idler", daemon=True).start()
+                self._free = free
 
     def leave(self) -> None:
-        """Let them end."""
+        """Let it end."""
         if self._free is not None:
             self._free.set()
             self._free = None
 
-    @staticmethod
-    def _idle(threads: int, free: threading.Event) -> None:
-        torch.zeros(threads << 16).add_(1)  # enough for all: OpenMP gives this thread a team, which stays with it
-        free.wait()
+
+def _lead_a_team(free: threading.Event) -> None:
+    """Have OpenMP give this thread one of its own, which stays until this one ends."""
+    torch.get_num_threads()  # a thread takes on the number of all at its first call: let it be before ours, not after
+    with suppress(AttributeError):  # where OpenMP is not to be seen, the team is as large as any
+        ctypes.CDLL(None).omp_set_num_threads(2)
+    torch.zeros(1 << 18).add_(1)
+    free.wait()

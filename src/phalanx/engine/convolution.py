@@ -192,11 +192,12 @@ def tune_convolutions(model: nn.Module) -> None:
 
 
 def saved_forms(model: nn.Module) -> dict[str, Any]:
-    """What has been chosen, for a checkpoint: a run that goes on with other forms rounds differently."""
+    """What was chosen, here or before, for a checkpoint: a run that goes on with other forms rounds differently."""
     from phalanx.engine.tuning import machine
 
     tuned = {name: module for name, module in model.named_modules() if isinstance(module, TunedConv2d)}
-    return {"on": machine(), "of": {name: list(module.forms) for name, module in tuned.items() if module.forms}}
+    known = {name: module.forms or module.kept for name, module in tuned.items()}
+    return {"on": machine(), "of": {name: list(forms) for name, forms in known.items() if forms}}
 
 
 def take_forms(model: nn.Module, saved: Mapping[str, Any], *, to_train: bool) -> None:

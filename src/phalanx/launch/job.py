@@ -13,6 +13,7 @@ from phalanx.launch.placement import Seat
 from phalanx.launch.policy import Policy
 from phalanx.launch.role import Kind, Role, environment_of
 from phalanx.launch.variables import key_of
+from phalanx.openmp import environment_of_others
 
 PYTHON: Word = {"own": "python"}
 RUN: Word = {"own": "run"}
@@ -88,5 +89,5 @@ def variables_of(role: Role, job: Job, interface: str | None) -> dict[str, str]:
 
 
 def carried_variables() -> dict[str, str]:
-    """What hosts are told of the launching shell's environment."""
-    return {name: value for name, value in os.environ.items() if name.startswith(_CARRIED)}
+    """What hosts are told of the launching shell's environment. How threads wait is chosen on each."""
+    return {name: value for name, value in environment_of_others().items() if name.startswith(_CARRIED)}
