@@ -77,7 +77,7 @@ def test_in_a_real_group() -> None:
     begin, groups = Path("/sys/fs/cgroup/cpu"), Path("/proc/self/cgroup")
     own = groups.read_text() if groups.exists() else ""
     if ":cpu:/\n" not in own and ":cpu,cpuacct:/\n" not in own:
-        pytest.skip("this process is not in the first of the control groups that limit time")
+        pytest.skip("needs control groups of version 1, and this process in the topmost")
     group = begin / f"phalanx-test-{os.getpid()}"
     try:
         group.mkdir()

@@ -40,7 +40,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def unmeasured(trained: Path, tmp_path: Path) -> Path:
     """The same as a trainer leaves it where there is an evaluator."""
-    out = shutil.copytree(trained, tmp_path / "run")
+    return without_evaluations(trained, tmp_path / "run")
+
+
+def without_evaluations(run: Path, out: Path) -> Path:
+    shutil.copytree(run, out)
     lines = (out / EVENTS_FILE).read_text().splitlines(keepends=True)
     (out / EVENTS_FILE).write_text("".join(line for line in lines if json.loads(line)["kind"] != "eval"))
     (out / "checkpoints" / "best.json").unlink()
@@ -86,9 +90,7 @@ def test_all_evaluate_in_the_forms_of_training(tmp_path: Path, monkeypatch: pyte
     assert json.loads((tmp_path / "eval" / "eval.json").read_text())["loss"] == found["loss"]
     losses = []
     for way in ("auto", "off"):
-        out = shutil.copytree(run, tmp_path / way)
-        lines = (out / EVENTS_FILE).read_text().splitlines(keepends=True)
-        (out / EVENTS_FILE).write_text("".join(line for line in lines if json.loads(line)["kind"] != "eval"))
+        out = without_evaluations(run, tmp_path / way)
         config = resolve([RunFolder(out).layer()]).config
         config = config.model_copy(update={"machine": config.machine.model_copy(update={"fast_path": way})})
         assert make_evaluator(config, RunFolder(out), Console(file=io.StringIO()), lambda: False).evaluate_next()

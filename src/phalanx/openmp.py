@@ -41,7 +41,7 @@ def spin_while_alone() -> bool:
 
 
 def environment_of_others() -> dict[str, str]:
-    """The environment as the user has it: a program of others that is measured must not gain or lose by our choice."""
+    """The environment as the user has it, for what must not gain or lose by our choice: peers, and other hosts."""
     ours = {*_ASLEEP, *_ALERT} if _is_ours() else {CHOSEN}
     return {name: value for name, value in os.environ.items() if name not in ours}
 
@@ -58,6 +58,5 @@ def waiting() -> tuple[str, str]:
 
 def _is_ours() -> bool:
     """Whether it is as we left it: what a job's script or a host's administrator has set since is theirs."""
-    chosen = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    ours = [{name: choice[name] for name in VARIABLES if name in choice} for choice in (_ASLEEP, _ASLEEP | _ALERT)]
-    return CHOSEN in os.environ and chosen in ours
+    left = {"asleep": _ASLEEP, "alert": _ASLEEP | _ALERT}.get(os.environ.get(CHOSEN, ""), {})
+    return bool(left) and all(os.environ.get(name) == left.get(name) for name in VARIABLES)

@@ -14,7 +14,6 @@ from phalanx.bench.environments import Found, find_peers, parse_environments
 from phalanx.bench.history import entries
 from phalanx.bench.train import OURS, Line, Measured, Plan, bench_train, make_figures, make_plan, make_table
 from phalanx.errors import UserError
-from phalanx.openmp import CHOSEN, VARIABLES, environment_of_others, let_idle_threads_sleep
 from tests.data.samples import assert_helpful
 
 QUICK = Plan("test_resnet", batch_size=2, size=32, steps=1, rounds=1, turn_s=60.0, precision="fp32", threads=1)
@@ -160,19 +159,6 @@ def test_an_environment_without_a_path_is_refused() -> None:
 def test_peers_that_are_not_there_are_known() -> None:
     found = find_peers({"a": ("json",), "b": ("no_such_module",), "c": ("sys",)}, ["a", "b"], {})
     assert (set(found.pythons), found.absent) == ({"a"}, ["b"])
-
-
-def test_the_environment_of_others_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (CHOSEN, *VARIABLES):
-        monkeypatch.delenv(name, raising=False)
-    before = dict(os.environ)
-    with monkeypatch.context() as patch:
-        patch.setenv("OMP_WAIT_POLICY", "PASSIVE")  # by the user
-        let_idle_threads_sleep()
-        assert environment_of_others() == before | {"OMP_WAIT_POLICY": "PASSIVE"}
-    let_idle_threads_sleep()
-    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
-    assert environment_of_others() == before
 
 
 def test_a_turn_ends_after_its_batches() -> None:
