@@ -1,8 +1,12 @@
-"""The lifeline: a process that was launched ends when its launcher does, even by kill -9."""
+"""The lifeline: a process that was launched ends when its launcher does, even by kill -9, and all that it started.
+
+python -m phalanx.launch.lifeline MARK PID      the sweeper, which a process leaves behind when it ends so
+"""
 
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,6 +14,7 @@ import time
 from phalanx.launch.processes import MARK, signal_marked
 
 _GRACE_S = 4.0
+_SWEEP_S = 60.0  # what even KILL does not end by then waits for a disk or a driver
 
 
 def hold_lifeline() -> None:
@@ -24,6 +29,8 @@ def hold_lifeline() -> None:
             pass
         with contextlib.suppress(OSError, ValueError):  # the launcher read what is written here
             sys.stderr.write("the launcher is gone; ending\n")
+        if os.environ.get(MARK):
+            _leave_sweeper(os.environ[MARK])
         _signal_all(signal.SIGTERM)
         time.sleep(_GRACE_S)
         _signal_all(signal.SIGKILL)
@@ -37,3 +44,31 @@ def _signal_all(number: int) -> None:
     if mark:
         signal_marked(mark, number)
     os.killpg(os.getpgrp(), number)
+
+
+def _leave_sweeper(mark: str) -> None:
+    """Start what outlives this process: it may yet start others while it is asked to end, and then be gone itself."""
+    with contextlib.suppress(OSError):  # no more processes may be started: then neither by those
+        subprocess.Popen(
+            [sys.executable, "-m", "phalanx.launch.lifeline", mark, str(os.getpid())],
+            env={name: value for name, value in os.environ.items() if name != MARK},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def sweep(mark: str, parent: int) -> None:
+    """When this process's parent has ended, or had its grace, end all that has its mark."""
+    begun = time.monotonic()
+    while os.getppid() == parent and time.monotonic() - begun < _GRACE_S:
+        time.sleep(0.02)
+    clean = 0
+    while clean < 2 and time.monotonic() - begun < _SWEEP_S:  # twice: one look misses who is started during it
+        clean = 0 if signal_marked(mark) else clean + 1
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    sweep(sys.argv[1], int(sys.argv[2]))
