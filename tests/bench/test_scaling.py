@@ -52,7 +52,8 @@ def test_jobs_are_run_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     labels = {row[0]: [float(cell.replace(",", "")) for cell in row[1:]] for row in times["rows"]}
     assert set(labels) == {"1, job", "1, independent", "weak, 2, job", "weak, 2, independent"}
     for who, (step, _, compute, exchange, *_) in labels.items():
-        assert 0 < compute < 2 * step
+        assert step > 0
+        assert compute > 0
         assert (exchange > 0) == ("2, job" in who)  # nobody else exchanges anything
     assert "| 2 |" in (tmp_path / "scaling.md").read_text()
     assert "<svg" in (tmp_path / "scaling.svg").read_text()

@@ -69,17 +69,18 @@ def allocation(environment: Environment = os.environ) -> list[Host]:
     return [Host(name) for name in expand(nodelist)]
 
 
-def queue_again(environment: Environment) -> bool:
-    """Put this job back into the queue, unless Slurm is ending it (scancel) or has done so itself (preemption).
+def can_queue_again(environment: Environment) -> bool:
+    """Whether this job is still to be queued: not if Slurm is ending it (scancel) or has queued it (preemption).
 
     Only a batch job can be queued again; a shell of salloc is not one.
     """
-    job = environment.get("SLURM_JOB_ID", "")
-    shown = _shown(job).stdout
-    if _field(shown, "JobState") not in ("RUNNING", "SUSPENDED") or _field(shown, "BatchFlag") == "0":
-        return False
-    called(["scontrol", "requeue", job], "queueing the job again")
-    return True
+    shown = _shown(environment.get("SLURM_JOB_ID", "")).stdout
+    return _field(shown, "JobState") in ("RUNNING", "SUSPENDED") and _field(shown, "BatchFlag") != "0"
+
+
+def queue_again(environment: Environment) -> None:
+    """Put this job back into the queue. Slurm then ends its processes, this one too: what is to be said comes first."""
+    called(["scontrol", "requeue", environment.get("SLURM_JOB_ID", "")], "queueing the job again")
 
 
 class Slurm:

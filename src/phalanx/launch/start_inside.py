@@ -78,11 +78,11 @@ def _notice() -> Iterator[Notice]:
 
 def _queue_again(launcher: str, notice: Notice, console: Console) -> int:
     """Slurm is told; Grid Engine reads it from the exit code. Its second signal says that the job is deleted."""
+    again = notice.received is signal.SIGUSR1 if launcher == "qrsh" else slurm.can_queue_again(os.environ)
+    if not again:
+        return _STOPPED[0]
+    console.print(Text("the job is queued again, and goes on from its checkpoint"), soft_wrap=True)
     if launcher == "qrsh":
-        again = notice.received is signal.SIGUSR1
-        code = sge.QUEUE_AGAIN if again else _STOPPED[0]
-    else:
-        again, code = slurm.queue_again(os.environ), _STOPPED[0]
-    if again:
-        console.print(Text("the job is queued again, and goes on from its checkpoint"), soft_wrap=True)
-    return code
+        return sge.QUEUE_AGAIN
+    slurm.queue_again(os.environ)
+    return _STOPPED[0]
