@@ -29,6 +29,18 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache where nothing was measured yet. What takes long to make, and is the same for all, is everybody's."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for shared in ("phalanx/native", "matplotlib"):
+        (base / shared).mkdir(parents=True, exist_ok=True)
+        own = tmp_path / "cache" / shared
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.symlink_to(base / shared)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def train_digits(out: Path, *settings: str) -> Path:
     """A run on the built-in digits, in this process; the run's folder."""
     from phalanx.train import run

@@ -347,7 +347,7 @@ def plot(
         raise UserError(
             f"curves cannot be drawn against {axis!r}", why="unknown axis", remedy=f"one of {', '.join(AXES)}"
         )
-    draw_curves(runs, out, chosen)
+    draw_curves(runs, out, axis=chosen)
     typer.echo(f"{out}: curves of {len(runs)} run{'s' * (len(runs) > 1)}")
 
 

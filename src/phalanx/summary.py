@@ -82,8 +82,7 @@ def _draw_curves(folder: RunFolder) -> None:
     from phalanx.observe.plots import NothingToDraw, draw_curves
 
     try:
-        for ending in ("png", "svg"):
-            draw_curves([folder.path], folder.path / f"curves.{ending}")
+        draw_curves([folder.path], *(folder.path / f"curves.{ending}" for ending in ("png", "svg")))
     except NothingToDraw:
         return  # stopped before there was anything to draw
 

@@ -34,9 +34,9 @@ def plan(**changes: object) -> Plan:
     return Plan(**(given | changes))  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_jobs_are_run_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("phalanx.bench.scaling.KINDS", ("weak",))  # strong takes the same way, and as long again
     bench_scaling(
         Console(file=(tmp_path / "screen").open("w"), width=200),

@@ -20,9 +20,9 @@ QUICK = Plan("test_resnet", batch_size=2, size=32, steps=1, rounds=1, turn_s=60.
 GIVEN = Plan("resnet50", batch_size=32, size=224, steps=4, rounds=3, turn_s=60.0, precision="fp32", threads=2)
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_all_are_measured_told_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     tensorflow = tmp_path / "environment"  # one that is found, and fails when it is to train
     (tensorflow / "bin").mkdir(parents=True)
     (tensorflow / "tensorflow.py").write_text("__version__ = '0.1'\n")
@@ -59,9 +59,9 @@ def test_all_are_measured_told_and_remembered(tmp_path: Path, monkeypatch: pytes
     assert "again: phalanx" in screen.getvalue()
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_ctrl_c_tells_what_is_known_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     python = tmp_path / "bin" / "python"  # of an environment where training brings the user to press Ctrl-C
     python.parent.mkdir()
     (tmp_path / "mxnet.py").write_text("__version__ = '0.1'\n")

@@ -19,6 +19,7 @@ from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.compress.spec import CompressionSpec
 from phalanx.exchange.local import update_here
 from phalanx.launch.role import Role
+from phalanx.lean import ddp_without_compiler
 from phalanx.optim.update import Update
 
 
@@ -63,7 +64,7 @@ class CollectiveExchange:
         self.share = Share(role.rank, role.world, accumulate, micro_batches)
         self._model, self._update, self._clip_norm = model, update, clip_norm
         with _peers_may_be_lost():
-            self._ddp = _distributed(model)
+            self._ddp = distributed(model)
         names = {param: name for name, param in model.named_parameters()}
         self._hook = register(self._ddp, compression, names)
         self._waited_s = 0.0
@@ -179,12 +180,13 @@ class CollectiveExchange:
         return next(self._model.parameters()).device
 
 
-def _distributed(model: nn.Module) -> DistributedDataParallel:
+def distributed(model: nn.Module) -> DistributedDataParallel:
     """DDP whose batch-norm statistics stay each worker's own between evaluations: `settle` averages them."""
     known = inspect.signature(DistributedDataParallel).parameters
-    if "forward_sync_buffers" in known:  # the newer name
-        return DistributedDataParallel(model, forward_sync_buffers=False, gradient_as_bucket_view=True)
-    return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+    with ddp_without_compiler():
+        if "forward_sync_buffers" in known:  # the newer name
+            return DistributedDataParallel(model, forward_sync_buffers=False, gradient_as_bucket_view=True)
+        return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 @contextmanager

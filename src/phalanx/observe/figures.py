@@ -21,11 +21,14 @@ def refuse_other_endings(out: Path) -> None:
         )
 
 
-def save_figure(figure: "Figure", out: Path) -> None:
-    refuse_other_endings(out)
-    try:
-        figure.savefig(out)
-    except OSError as error:
-        raise UserError(
-            f"{out} cannot be written", why=error.strerror or str(error), remedy="choose another place"
-        ) from error
+def save_figure(figure: "Figure", *outs: Path) -> None:
+    """Into one file or several. What is where is worked out once."""
+    for out in outs:
+        refuse_other_endings(out)
+        try:
+            figure.savefig(out)
+        except OSError as error:
+            raise UserError(
+                f"{out} cannot be written", why=error.strerror or str(error), remedy="choose another place"
+            ) from error
+        figure.set_layout_engine("none")

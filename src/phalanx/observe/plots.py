@@ -80,9 +80,10 @@ def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[f
     return places
 
 
-def draw_curves(runs: list[Path], out: Path, axis: Axis = "epoch") -> None:
-    """Accuracy, loss and learning rate of the runs. The file's ending chooses PNG, SVG or PDF."""
-    refuse_other_endings(out)
+def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
+    """Accuracy, loss and learning rate of the runs. A file's ending chooses PNG, SVG or PDF."""
+    for out in outs:
+        refuse_other_endings(out)
     named = [read_curves(run, axis, label) for run, label in zip(runs, _names(runs), strict=True)]
     if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
         raise NothingToDraw(
@@ -117,7 +118,7 @@ def draw_curves(runs: list[Path], out: Path, axis: Axis = "epoch") -> None:
     legend = accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
     for label in legend.get_texts():
         label.set_parse_math(False)
-    save_figure(figure, out)
+    save_figure(figure, *outs)
 
 
 def _names(runs: list[Path]) -> list[str]:

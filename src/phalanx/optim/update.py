@@ -8,7 +8,7 @@ from torch import Tensor
 
 from phalanx.config.schema import OptimConfig
 from phalanx.errors import UserError, nearest
-from phalanx.optim.lean import bare_step, spare_compiler
+from phalanx.lean import bare_step, spare_compiler
 from phalanx.optim.muon import MuonSGD
 from phalanx.optim.schedule import Schedule
 

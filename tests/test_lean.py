@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from phalanx.config.resolve import parse_override, resolve
-from phalanx.optim.lean import bare_step
+from phalanx.lean import bare_step
 from phalanx.optim.update import make_optimizer
 
 PROGRAM = """
@@ -46,6 +46,25 @@ def test_a_step_is_the_step_that_torch_makes(name: str) -> None:
                 optimizer.step()
         after.append(weights)
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(*after, strict=True))
+
+
+EXCHANGE = """
+import sys, tempfile, torch
+import torch.distributed as dist
+from phalanx.exchange.collective import distributed
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mktemp()}", rank=0, world_size=1)
+ddp = distributed(torch.nn.Linear(3, 1, bias=False))
+ddp(torch.ones(2, 3)).sum().backward()
+print(ddp.module.weight.grad.tolist(), "torch._dynamo" in sys.modules, "_dynamo" in vars(torch))
+import torch._dynamo
+print(torch._dynamo.utils.get_optimize_ddp_mode(), ddp._use_python_reducer)
+dist.destroy_process_group()
+"""
+
+
+def test_an_exchange_imports_no_compiler_and_answers_as_it_would() -> None:
+    done = subprocess.run([sys.executable, "-c", EXCHANGE], capture_output=True, text=True, check=True)
+    assert done.stdout == "[[2.0, 2.0, 2.0]] False False\nddp_optimizer False\n"
 
 
 def test_training_imports_neither_the_compiler_nor_scikit_learn() -> None:
