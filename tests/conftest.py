@@ -17,6 +17,8 @@ from phalanx.request import Request
 # A shell starts what it puts into the background with Ctrl-C ignored; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LEAN = ("machine.threads=1", "train.curves=false")  # settings of a run that shares the cores and is not looked at
+
 let_idle_threads_sleep()  # before any test imports torch: tests share the cores
 
 

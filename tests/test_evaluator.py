@@ -25,9 +25,9 @@ from phalanx.observe.plots import read_curves
 from phalanx.request import Request
 from phalanx.run import RunFolder
 from phalanx.train import run
-from tests.conftest import train_digits
+from tests.conftest import LEAN, train_digits
 
-SETTINGS = ["model.name=wrn10_1", "train.length=4ep", "train.batch_size=100", "optim.ema=0.9", "machine.threads=1"]
+SETTINGS = ["model.name=wrn10_1", "train.length=4ep", "train.batch_size=100", "optim.ema=0.9", *LEAN]
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from phalanx.observe.events import read_events
 from phalanx.request import Request
 from phalanx.run import find_run
 from phalanx.train import run
+from tests.conftest import LEAN
 
 # Small enough for seconds, with everything that could break exactness: momentum, warm-up, batch norm, random crops,
 # dropout, mixing, erasing, EMA, an epoch that the batch size does not divide, checkpoints in mid-epoch.
@@ -39,7 +40,7 @@ SMALL = [
     "train.log_every=4",
     "checkpoint.every=4st",
     "eval.every=1ep",
-    "machine.threads=1",
+    *LEAN,
 ]
 
 
@@ -97,7 +98,7 @@ def metrics(out: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
-    train(out, *SMALL)
+    train(out, *SMALL, "train.curves=true")
     return out
 
 
@@ -110,6 +111,13 @@ def test_a_run_leaves_its_folder(uninterrupted: Path) -> None:
     assert summary["best"]["top1"] >= summary["last"]["top1"]
     assert sum(summary["shares"].values()) == pytest.approx(1)
     assert {"command", "versions", "machine", "wall_s", "samples_per_s"} <= summary.keys()
+
+
+def test_pictures_can_be_left_out(tmp_path: Path) -> None:
+    said = train(tmp_path / "run", *SMALL, "train.length=1st")
+    assert "summary.json" in said
+    assert "curves" not in said
+    assert not list((tmp_path / "run").glob("curves.*"))
 
 
 def test_each_epoch_uses_every_sample_once(uninterrupted: Path) -> None:

@@ -74,7 +74,8 @@ def write_summary(
         "machine": machine(),
     }
     folder.write_summary(summary)
-    _draw_curves(folder)
+    if trainer.config.train.curves:
+        _draw_curves(folder)
     return summary
 
 

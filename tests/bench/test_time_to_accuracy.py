@@ -19,6 +19,7 @@ from phalanx.bench.time_to_accuracy import (
 )
 from phalanx.bench.training import Trained, TrainingFailed
 from phalanx.errors import UserError
+from tests.conftest import LEAN
 from tests.data.samples import assert_helpful
 
 
@@ -29,7 +30,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_seed_is_trained_timed_and_kept(tmp_path: Path) -> None:
-    words = ["digits", "model.name=wrn10_1", "train.length=2st", "machine.threads=1"]
+    words = ["digits", "model.name=wrn10_1", "train.length=2st", *LEAN]
     screen = io.StringIO()
     bench_time_to_accuracy(
         Console(file=screen, width=200), words, "digits", 0.001, [0], markdown=None, json_file=tmp_path / "told.json"

@@ -7,13 +7,13 @@ from rich.console import Console
 
 from phalanx.commands.compare import compare_runs, largest_difference
 from phalanx.errors import UserError
-from tests.conftest import train_digits
+from tests.conftest import LEAN, train_digits
 
 
 def test_a_run_is_identical_to_itself_and_differs_from_another(digits_run: Path, tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
     compare_runs(console, digits_run, digits_run, tmp_path / "same.png")
-    settings = ["model.name=wrn10_1", "train.length=1ep", "train.seed=1", "machine.threads=1"]
+    settings = ["model.name=wrn10_1", "train.length=1ep", "train.seed=1", *LEAN]
     other = train_digits(tmp_path / "other", *settings)
     compare_runs(console, digits_run, other, tmp_path / "other.png")
     assert isinstance(console.file, io.StringIO)

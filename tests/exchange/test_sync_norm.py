@@ -20,7 +20,7 @@ from phalanx.exchange.sync_norm import SyncNorm, synchronise
 from phalanx.launch.network import free_port
 from phalanx.launch.role import Role
 from phalanx.request import Request
-from tests.conftest import train_digits
+from tests.conftest import LEAN, train_digits
 from tests.processes import preload, start
 
 preload("phalanx.train", "torch._dynamo", "timm.layers")
@@ -101,7 +101,7 @@ def test_a_layer_that_is_not_known_is_refused() -> None:
 
 # 1,442 digits in steps of 480: the last of an epoch has two samples, which one of two workers gets. Few steps, because
 # training amplifies rounding.
-SETTINGS = ["model.name=wrn10_1", "train.length=5st", "train.global_batch_size=480", "machine.threads=1"]
+SETTINGS = ["model.name=wrn10_1", "train.length=5st", "train.global_batch_size=480", *LEAN]
 SETTINGS += ["optim.lr=0.002", "schedule.kind=constant", "eval.every=1ep"]
 
 

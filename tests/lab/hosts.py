@@ -250,7 +250,7 @@ def hosts_up(num_hosts: int = 4) -> Iterator[Lab]:
         yield lab
 
 
-def until(true: Callable[[], bool], *, timeout_s: float = 30.0, why: Callable[[], str] = str) -> None:
+def until(true: Callable[[], bool], *, timeout_s: float = 180.0, why: Callable[[], str] = str) -> None:
     """Wait for something to become true; `why` says more where it does not."""
     deadline = time.monotonic() + timeout_s
     while not true():

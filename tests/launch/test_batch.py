@@ -149,7 +149,7 @@ def test_a_role_that_was_started_deaf_to_sigterm_stays_so() -> None:
         if deaf:
             process.send_signal(signal.SIGTERM)
             process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30)[0] == f"{heard}\n"
+        assert process.communicate(timeout=120)[0] == f"{heard}\n"
 
 
 def test_the_hosts_of_an_allocation(tmp_path: Path) -> None:

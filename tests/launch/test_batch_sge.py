@@ -23,7 +23,7 @@ def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) ->
     with hosts_up(3) as lab, sge_up(lab) as sge:
         launch = [*LAUNCH, "--pe", sge.PE, "--", "train", *SETTINGS, "--out", str(run)]
         following = sge.start(launch, cwd=tmp_path)
-        until(lambda: "step 4:" in text(run / "log.txt"), timeout_s=120, why=lambda: text(run / "logs/batch.log"))
+        until(lambda: "step 4:" in text(run / "log.txt"), why=lambda: text(run / "logs/batch.log"))
         job = json.loads((run / "batch.json").read_text())["job"]
         roles = {(process.host, role) for process in lab.processes(str(run)) for role in roles_in(process.pid)}
         assert {role for _, role in roles} == {"0", "1"}
@@ -31,16 +31,14 @@ def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) ->
 
         launcher = next(one for one in lab.processes(str(run)) if {"launch", "qrsh"} <= set(one.words))
         os.kill(launcher.pid, signal.SIGUSR1)  # as at the soft limit
-        until(
-            lambda: "resumed at step" in text(run / "log.txt"), timeout_s=120, why=lambda: text(run / "logs/batch.log")
-        )
+        until(lambda: "resumed at step" in text(run / "log.txt"), why=lambda: text(run / "logs/batch.log"))
         assert "the job is queued again, and goes on from its checkpoint" in text(run / "logs/batch.log")
         resumed = [event["step"] for event in read_events(run) if event["kind"] == "resume"]
         assert resumed[0] >= 4
 
         stopped = sge.run([sys.executable, "-m", "phalanx", "stop", str(run)]).stdout
         assert f"sge's job {job} is cancelled" in stopped
-        said, _ = following.communicate(timeout=60)
+        said, _ = following.communicate(timeout=180)
         assert following.returncode == 143
         assert f"job {job} is submitted" in said
         assert f"job {job} is running: r" in said

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from phalanx import checkpoint
+from tests.conftest import LEAN
 from tests.lab.hosts import hosts_up, until
 from tests.lab.slurm import Slurm, slurm_up
 
-SETTINGS = ["digits", "model.name=wrn10_1", "train.length=400ep", "machine.threads=1", "train.log_every=2"]
+SETTINGS = ["digits", "model.name=wrn10_1", "train.length=400ep", *LEAN, "train.log_every=2"]
 SETTINGS += ["--global-batch-size", "96", "checkpoint.every=100%", "eval.every=100%"]
 LAUNCH = [sys.executable, "-m", "phalanx", "launch", "-n", "2", "--launcher", "slurm", "--nodes", "2"]
 _CREDENTIAL_S = 2.5  # Slurm refuses to start a job anew within the second in which it ended it
@@ -24,12 +25,12 @@ def test_a_job_is_queued_again_resumes_and_is_cancelled(tmp_path: Path) -> None:
     run = tmp_path / "a run"
     with hosts_up(2) as lab, slurm_up(lab) as slurm:
         following = slurm.start([*LAUNCH, "--", "train", *SETTINGS, "--out", str(run)], cwd=tmp_path)
-        until(lambda: "step 4:" in text(run / "log.txt"), timeout_s=120, why=lambda: text(run / "logs/batch.log"))
+        until(lambda: "step 4:" in text(run / "log.txt"), why=lambda: text(run / "logs/batch.log"))
         job = json.loads((run / "batch.json").read_text())["job"]
 
         # What Slurm does a minute before the time limit.
         slurm.run(["scancel", "--signal=USR1", "--batch", job])
-        until(lambda: slurm.state(job) == "PENDING", timeout_s=60, why=lambda: text(run / "logs/batch.log"))
+        until(lambda: slurm.state(job) == "PENDING", why=lambda: text(run / "logs/batch.log"))
         seen = slurm.run([sys.executable, "-m", "phalanx", "status", str(run)]).stdout
         assert f"slurm: job {job} is waiting: BeginTime" in seen
         saved = newest(run)
@@ -37,11 +38,11 @@ def test_a_job_is_queued_again_resumes_and_is_cancelled(tmp_path: Path) -> None:
         time.sleep(_CREDENTIAL_S)
         slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])  # by itself it waits two minutes
         resumed = f"resumed at step {saved} from"
-        until(lambda: resumed in text(run / "log.txt"), timeout_s=120, why=lambda: text(run / "logs/batch.log"))
+        until(lambda: resumed in text(run / "log.txt"), why=lambda: text(run / "logs/batch.log"))
         until(lambda: f"step {saved + 3}:" in text(run / "log.txt") or f"step {saved + 4}:" in text(run / "log.txt"))
 
         os.kill(lab.inner(following), signal.SIGINT)
-        said, _ = following.communicate(timeout=60)
+        said, _ = following.communicate(timeout=180)
         assert following.returncode == 130
         assert slurm.state(job) == "CANCELLED"
         assert newest(run) > saved

@@ -16,7 +16,7 @@ from torch import Tensor
 from phalanx import checkpoint
 from phalanx.observe.events import read_events
 from phalanx.observe.used import samples_used
-from tests.conftest import train_digits
+from tests.conftest import LEAN, train_digits
 from tests.exchange.test_modes import processes_of, until
 from tests.lab.hosts import Lab
 
@@ -26,7 +26,7 @@ from tests.lab.hosts import Lab
 # other side of a relu, which it does in one run of some: then by 5e-6, and the momentum by 3e-3.
 SETTINGS = ["model.name=wrn10_1", "model.drop=0.1", "augment.mixup=0.2", "optim.ema=0.9", "optim.lr=0.002"]
 SETTINGS += ["schedule.kind=constant", "train.length=2ep", "train.global_batch_size=99", "train.log_every=1"]
-SETTINGS += ["checkpoint.every=4st", "eval.every=1ep", "machine.threads=1"]
+SETTINGS += ["checkpoint.every=4st", "eval.every=1ep", *LEAN]
 STEPS = 30
 
 
@@ -109,7 +109,7 @@ def test_a_killed_worker_is_replaced_and_a_killed_evaluator_too(undisturbed: Pat
     process = start("digits", *SETTINGS, "--workers", "3", "--max-restarts", "1", "--evaluator", "--out", str(out))
     kill(out, process, f"trainer-{rank}", step)
     kill(out, process, "evaluator-0", step, resumes=1)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, f"trainer {rank}, step {step}: {said}"
     assert f"trainer-{rank} on localhost was killed by SIGKILL; the group forms anew with 3 workers" in said
     assert "evaluator-0 on localhost was killed by SIGKILL; the others go on" in said
@@ -130,17 +130,17 @@ def test_lost_workers_and_servers_one_after_the_other(undisturbed: Path, tmp_pat
     process = start("digits", *SETTINGS, *pserver, "--out", str(out))
     kill(out, process, f"trainer-{random.randrange(2)}", random.randrange(1, 5))
     kill(out, process, "server-0", 9, resumes=1)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 1, said
     assert "the group forms anew with 2 workers" in said
     assert "server-0 on localhost was killed by SIGKILL; the job ends" in said
     assert f"phalanx train --resume {out}" in said
-    until(lambda: not processes_of(out), seconds=15)
+    until(lambda: not processes_of(out))
 
     rank, elastic = random.randrange(3), ["--max-restarts", "0", "--min-workers", "2"]
     process = start("--resume", str(out), "--workers", "3", "--update-method", "collective", *elastic)
     kill(out, process, f"trainer-{rank}", random.randrange(12, 24), resumes=2)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, f"trainer {rank}: {said}"
     assert f"trainer-{rank} on localhost was killed by SIGKILL; the group forms anew with 2 of 3 workers" in said
     assert "99 samples a step = 33 a micro-batch × 3, shared by 2 workers" in said
@@ -164,7 +164,7 @@ def test_hosts_that_share_no_disk(lab: Lab, undisturbed: Path) -> None:
 
     end_one(trainer, out, process, step)
     end_one(agent, out, process, 16, resumes=1)
-    said, _ = process.communicate(timeout=180)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, f"trainer {rank}, step {step}: {said}"
     assert f"trainer-{rank} on h{rank + 2} was killed by SIGKILL; the group forms anew with 3 workers" in said
     assert "trainer-2 on h4 was lost with its host" in said

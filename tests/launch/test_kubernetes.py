@@ -16,6 +16,7 @@ from phalanx.errors import UserError
 from phalanx.launch.dialects import role_from
 from phalanx.launch.kubernetes import job_name
 from phalanx.observe.events import read_events
+from tests.conftest import LEAN
 from tests.lab.hosts import Lab
 
 Manifest = dict[str, Any]
@@ -165,7 +166,7 @@ def test_names(run: str, name: str) -> None:
 @pytest.mark.lab
 def test_the_pods_train_together(lab: Lab, tmp_path: Path) -> None:
     """Every pod of the manifests as a process on one of two hosts, in the order that suits them least."""
-    settings = ["digits", "model.name=wrn10_1", "train.length=4st", "machine.threads=1", "train.log_every=2"]
+    settings = ["digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "train.log_every=2"]
     words = ["-n", "2", "-s", "1", "--image", "x", "--python", sys.executable]
     documents = manifests(*words, "--", "train", *settings, "--out", str(tmp_path / "k8s-run"))
     service = of_kind("Service", documents)[0]["metadata"]["name"]

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from phalanx.observe.events import read_events
+from tests.conftest import LEAN
 from tests.lab.hosts import Lab, hosts_up, require_tools
 from tests.lab.mpi import OPENMPI, openmpi_on, ssh_agent
 
-SETTINGS = ["digits", "model.name=wrn10_1", "train.length=4st", "machine.threads=1", "train.log_every=2"]
+SETTINGS = ["digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "train.log_every=2"]
 SETTINGS += ["--global-batch-size", "96"]
 PHALANX = [sys.executable, "-m", "phalanx"]
 

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from phalanx.cli import app
 from phalanx.errors import UserError
 from phalanx.observe.events import read_events
+from tests.conftest import LEAN
 from tests.lab.hosts import Lab, hosts_up, until
 
-SETTINGS = ["digits", "model.name=wrn10_1", "machine.threads=1", "train.log_every=2"]
+SETTINGS = ["digits", "model.name=wrn10_1", *LEAN, "train.log_every=2"]
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="not installed: ray; pip install 'phalanx[ray]'"
 )
@@ -70,7 +71,7 @@ def test_a_killed_launcher_leaves_nothing(ray: Cluster, tmp_path: Path) -> None:
     until(lambda: len(ray.lab.processes("PHALANX_RANK=")) == 2, timeout_s=120)
     assert {process.host for process in ray.lab.processes("PHALANX_RANK=")} == {"h1", "h2"}
     os.kill(ray.lab.inner(launcher), signal.SIGKILL)
-    until(lambda: left(ray.lab) == [], timeout_s=60, why=lambda: str(left(ray.lab)))
+    until(lambda: left(ray.lab) == [], why=lambda: str(left(ray.lab)))
     launcher.communicate()
 
 

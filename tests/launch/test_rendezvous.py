@@ -17,9 +17,10 @@ from phalanx.launch.network import free_port
 from phalanx.launch.rendezvous import complete
 from phalanx.launch.role import Role
 from phalanx.observe.events import read_events
+from tests.conftest import LEAN
 from tests.lab.mpi import MPICH, OPENMPI
 
-STEPS = ["digits", "model.name=wrn10_1", "train.length=4st", "machine.threads=1", "train.log_every=2"]
+STEPS = ["digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "train.log_every=2"]
 STEPS += ["--global-batch-size", "96"]
 PSERVER = ExchangeConfig(method="pserver", timeout_s=20)
 

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 from phalanx.cli import app
 from phalanx.errors import UserError
 from phalanx.observe.events import read_events
+from tests.conftest import LEAN
 from tests.lab.hosts import Lab, until
 
-SETTINGS = ["digits", "model.name=wrn10_1", "machine.threads=1", "train.log_every=2"]
+SETTINGS = ["digits", "model.name=wrn10_1", *LEAN, "train.log_every=2"]
 SERVER = Path(__file__).with_name("resource_manager.py")
 
 

@@ -162,6 +162,7 @@ def synthetic(model: str, size: int, batch_size: int, steps: int, *, workers: in
         f"data.synthetic.size={size}",
         f"data.synthetic.samples={steps * batch_size * workers}",  # an epoch's last step may be a smaller one
         f"data.synthetic.val_samples={2 * workers}",
+        "train.curves=false",
     ]
 
 

@@ -11,10 +11,10 @@ import torch
 from phalanx import checkpoint
 from phalanx.commands.serve_data import own_key
 from phalanx.observe.events import read_events
-from tests.conftest import train_digits
+from tests.conftest import LEAN, train_digits
 
 # Those of the `digits_run` fixture, which is trained without data servers.
-SETTINGS = ("model.name=wrn10_1", "train.length=2ep", "optim.ema=0.9", "machine.threads=1")
+SETTINGS = ("model.name=wrn10_1", "train.length=2ep", "optim.ema=0.9", *LEAN)
 
 
 def command(*words: str) -> list[str]:

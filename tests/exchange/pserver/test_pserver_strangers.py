@@ -76,7 +76,7 @@ def test_workers_of_another_job_are_told_why(job: JobOfProcesses) -> None:
     job.start_worker(0, steps=10_000)
     until(lambda: job.lines("trainer-0"))
     other = job.start_worker(1, optim=("lr=0.5",))
-    other.join(20)
+    other.join(60)
     error = job.lines("trainer-1")[-1]["error"]
     assert "cannot join" in error
     assert "optim" in error

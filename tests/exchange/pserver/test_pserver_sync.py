@@ -93,7 +93,7 @@ def test_a_lost_worker_ends_the_job_with_a_clear_message(job: JobOfProcesses) ->
     victim = job.start_worker(1, steps=10_000, pause_s=0.05)
     until(lambda: len(job.steps("trainer-1")) > 3)
     victim.kill()
-    job.join(10)
+    job.join(60)
     assert "worker 1 is gone: its process ended" in job.lines("trainer-0")[-1]["error"]
     assert "--resume" in job.lines("trainer-0")[-1]["error"]
 
@@ -103,9 +103,9 @@ def test_a_dead_server_ends_the_job_with_a_clear_message(job: JobOfProcesses) ->
     job.start_worker(0, steps=10_000)
     until(lambda: len(job.steps("trainer-0")) > 3)
     job.servers[1].kill()
-    job.workers[0].join(10)
+    job.workers[0].join(60)
     assert "parameter server 1 at ipc://" in job.lines("trainer-0")[-1]["error"]
-    job.servers[0].join(10)
+    job.servers[0].join(60)
     assert job.servers[0].exitcode == 0  # its worker is gone, so it has nothing to do
 
 
@@ -114,7 +114,7 @@ def test_a_silent_server_is_noticed_in_time(job: JobOfProcesses) -> None:
     job.start_worker(0, steps=10_000, timeout_s=1.5, remote=True)
     until(lambda: len(job.steps("trainer-0")) > 3)
     os.kill(job.servers[0].pid or 0, signal.SIGSTOP)
-    job.workers[0].join(10)
+    job.workers[0].join(60)
     assert "has not answered for 1.5 s" in job.lines("trainer-0")[-1]["error"]
 
 
