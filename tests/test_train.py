@@ -40,6 +40,7 @@ SMALL = [
     "train.log_every=4",
     "checkpoint.every=4st",
     "eval.every=1ep",
+    "train.sizes=[[8, 1ep]]",
     *LEAN,
 ]
 

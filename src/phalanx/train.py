@@ -25,9 +25,10 @@ from phalanx.data.training import training_pipeline
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.convolution import tune_convolutions
 from phalanx.engine.fusion import fuse_norms
-from phalanx.engine.inputs import Inputs
+from phalanx.engine.inputs import Inputs, Sizes
 from phalanx.engine.loop import Plan, make_plan, train
 from phalanx.engine.settings import Settings, choose
+from phalanx.engine.sizes import plan_sizes, refuse_unseen_sizes, tell_sizes
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.engine.views import views_of
@@ -94,7 +95,8 @@ def _run(request: Request, console: Console, role: Role) -> int:
         pin=settings.device.type == "cuda",
         remote=service,
     )
-    model = _model(config, identity, settings)
+    sizes = plan_sizes(config.train.sizes, plan, identity.image_size)
+    model = _model(config, identity, settings, sizes)
     if isinstance(model, FastNet):
         model.look_at(_first_images(splits.train, identity, config).to(settings.device))
     state = TrainState(
@@ -128,7 +130,10 @@ def _run(request: Request, console: Console, role: Role) -> int:
         steps_per_epoch=plan.steps_per_epoch,
         total_steps=plan.total_steps,
         samples_per_step=plan.samples_per_step,
-        decisions={name: str(decision) for name, decision in settings.decisions.items()},
+        decisions={
+            **tell_sizes(sizes, identity.image_size),
+            **{name: str(decision) for name, decision in settings.decisions.items()},
+        },
         notes=splits.notes,
     )
     rows = header_rows(start, config, folder, role.world)
@@ -150,7 +155,7 @@ def _run(request: Request, console: Console, role: Role) -> int:
 
     engine = Engine(
         settings,
-        Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed),
+        Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed, sizes),
         config.loss.label_smoothing,
         min(config.eval.top_k, len(identity.classes)),
         config.train.seed,
@@ -224,7 +229,7 @@ def _folder(request: Request, role: Role) -> RunFolder:
     return RunFolder(request.out or RUNS)
 
 
-def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Module:
+def _model(config: RunConfig, identity: Identity, settings: Settings, sizes: Sizes) -> nn.Module:
     model = build_model(
         config.model,
         num_classes=len(identity.classes),
@@ -232,6 +237,7 @@ def _model(config: RunConfig, identity: Identity, settings: Settings) -> nn.Modu
         image_size=identity.image_size,
     )
     model.to(settings.device).to(memory_format=settings.memory_format)
+    refuse_unseen_sizes(model, sizes, config.model.name, identity.channels)
     if settings.compile:
         model.compile()
     if settings.fast_path:

@@ -19,6 +19,7 @@ from phalanx.engine.convolution import (
     forms_for,
     output,
     saved_forms,
+    size_of,
     take_forms,
     tune_convolutions,
 )
@@ -55,7 +56,7 @@ def test_every_form_gives_the_gradients_of_a_convolution(kernel: int, stride: in
         tuned = copy.deepcopy(plain)
         tune_convolutions(tuned)
         assert isinstance(tuned, TunedConv2d)
-        tuned.kept = forms
+        tuned.kept = {size_of(images(5, 6, 11)): forms}
         got = trained(tuned, images(5, 6, 11))
         for mine, theirs in zip(got, expected, strict=True):
             torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
@@ -82,7 +83,7 @@ def test_winograd_is_the_same_convolution(into: int, out: int, padding: int, siz
         tuned = copy.deepcopy(plain)
         tune_convolutions(tuned)
         assert isinstance(tuned, TunedConv2d)
-        tuned.kept = Forms("winograd", "winograd", "winograd")
+        tuned.kept = {size_of(x): Forms("winograd", "winograd", "winograd")}
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
@@ -105,7 +106,7 @@ def test_winograd_of_more_tiles_than_are_carried_through_at_a_time() -> None:
     expected = trained(copy.deepcopy(plain).double(), x.double())
     tune_convolutions(plain)
     assert isinstance(plain, TunedConv2d)
-    plain.kept = Forms("winograd", "winograd", "winograd")
+    plain.kept = {size_of(x): Forms("winograd", "winograd", "winograd")}
     for mine, theirs in zip(trained(plain, x), expected, strict=True):
         assert float((mine - theirs).abs().max()) <= 1e-4 * float(theirs.abs().max())
 
@@ -135,7 +136,7 @@ def test_in_bf16_gradients_are_as_good_as_those_of_autocast() -> None:
     tuned = copy.deepcopy(plain)
     tune_convolutions(tuned)
     assert isinstance(tuned, TunedConv2d)
-    tuned.kept = Forms(weight="columns")
+    tuned.kept = {size_of(images(4, 16, 12)): Forms(weight="columns")}
     with torch.autocast("cpu", torch.bfloat16):
         got, theirs = trained(tuned, images(4, 16, 12)), trained(plain, images(4, 16, 12))
     assert [each.dtype for each in got] == [each.dtype for each in theirs]
@@ -178,7 +179,7 @@ def test_what_follows_may_work_in_place() -> None:
         model = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Hardswish(inplace=True)).to(memory_format=torch.channels_last)
         tune_convolutions(model)
         assert isinstance(model[0], TunedConv2d)
-        model[0].kept = forms
+        model[0].kept = {size_of(images(2, 8, 5)): forms}
         model(images(2, 8, 5)).sum().backward()
 
 
@@ -188,8 +189,8 @@ def test_a_choice_holds_for_what_it_was_made_for(tmp_path: Path, monkeypatch: py
     exact = copy.deepcopy(conv).double()
     tune_convolutions(conv)
     assert isinstance(conv, TunedConv2d)
-    conv.kept = Forms("winograd", "winograd", "winograd")
     x = images(2, 16, 9)
+    conv.kept = {size_of(x): Forms("winograd", "winograd", "winograd")}
     conv(x)
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(conv(x).double(), exact(x.double()), rtol=0.1, atol=0.1)
@@ -211,6 +212,28 @@ def test_a_larger_batch_chooses_anew(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert bool(list(tmp_path.rglob("*.json"))) == timed
 
 
+def test_each_size_has_forms_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    conv = nn.Conv2d(16, 16, 3).to(memory_format=torch.channels_last)
+    tune_convolutions(conv)
+    assert isinstance(conv, TunedConv2d)
+    small, large = images(2, 16, 5), images(2, 16, 8)
+    columns, plain = Forms(weight="columns"), Forms()
+    conv.kept = {size_of(small): columns}
+    conv(small)
+    assert conv.forms == columns
+    conv(large)
+    assert conv.forms == plain  # too little to be worth a try
+    assert conv.known == {size_of(small): columns, size_of(large): plain}
+    resumed = nn.Sequential(copy.deepcopy(conv))
+    take_forms(resumed, json.loads(json.dumps(saved_forms(nn.Sequential(conv)))), to_train=True)
+    for model in (conv, resumed[0]):
+        assert isinstance(model, TunedConv2d)
+        model(small)
+        assert model.forms == columns
+        assert list(model.known) == [size_of(large), size_of(small)]  # the last in use is the last
+
+
 @pytest.mark.parametrize("channels", [1, 3, 5, 11])
 def test_few_channels_with_a_stride_train(channels: int) -> None:
     torch.manual_seed(0)
@@ -229,17 +252,18 @@ def test_a_checkpoint_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monke
     fresh, elsewhere = copy.deepcopy(model), copy.deepcopy(model)
     for module, forms in zip(model, (Forms("product", "product", "columns"), Forms(weight="columns")), strict=True):
         assert isinstance(module, TunedConv2d)
-        module.forms = forms
+        module.kept = {size_of(images(3, 4, 6)): forms}
     numbers = json.loads(json.dumps(TrainState(model).numbers()))
     TrainState(fresh).restore(numbers)
     fresh(images(3, 4, 6))
-    assert [module.forms for module in fresh] == [module.forms for module in model]
+    assert [module.known for module in fresh] == [module.known for module in model]
     assert not list(tmp_path.rglob("*.json"))  # nothing was timed
     numbers["forms"]["on"] = "another machine"
     TrainState(elsewhere).restore(numbers)
     elsewhere(images(3, 4, 6))
     assert list(tmp_path.rglob("*.json"))
-    numbers["forms"] = {"on": tuning.machine(), "of": {"0": ["winograd"] * 3, "1": ["convolution", "wrong", "columns"]}}
+    wrong = {"0": {"6x7": ["winograd"] * 3}, "1": {"6x7": ["convolution", "wrong", "columns"]}}
+    numbers["forms"] = {"on": tuning.machine(), "of": wrong}
     impossible = copy.deepcopy(elsewhere)
     for module in impossible:
         assert isinstance(module, TunedConv2d)
@@ -274,13 +298,14 @@ def test_evaluation_answers_in_the_form_of_training(monkeypatch: pytest.MonkeyPa
     tune_convolutions(tuned)
     unknown = copy.deepcopy(tuned)
     assert isinstance(tuned[0], TunedConv2d)
-    tuned[0].forms = Forms(output="winograd")
+    forms = Forms(output="winograd")
+    tuned[0].kept = {"8x8": Forms(), "16x16": forms}
     monkeypatch.setattr(tuning, "machine", lambda: "here")
     saved = json.loads(json.dumps(saved_forms(tuned)))
     monkeypatch.setattr(tuning, "machine", lambda: "elsewhere")
-    x = images(3, 16, 9)
+    x = images(3, 16, 9)  # of a size that was not trained: the last that was
     with torch.inference_mode():
-        theirs, expected = plain(x), output(x, conv.weight, conv.bias, Shape((1, 1), (1, 1)), tuned[0].forms)
+        theirs, expected = plain(x), output(x, conv.weight, conv.bias, Shape((1, 1), (1, 1)), forms)
         assert not torch.equal(expected, theirs)
         assert torch.equal(tuned(x), expected)
         assert torch.equal(unknown(x), theirs)

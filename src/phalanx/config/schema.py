@@ -156,6 +156,9 @@ class TrainConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     log_every: Count = Field(50, description="steps between log lines and step events")
     monitor: Annotated[int, Field(ge=0)] = Field(0, description="steps between norm events; 0 is off")
+    sizes: list[tuple[Count, Duration]] = Field(
+        [], description="smaller images at first: pixels of a side, and until when: [[16, 2ep], [24, 5ep]]"
+    )
     curves: bool = Field(True, description="whether curves.png and curves.svg are drawn when the run ends, in a second")
 
 

@@ -130,12 +130,20 @@ class _Convolve(torch.autograd.Function):
 class TunedConv2d(nn.Conv2d):
     """A Conv2d that trains with the forms that were chosen when it saw its first batch, or one twice as large.
 
-    Without gradients nothing is chosen: it answers in the form that it was trained in, if that is known.
+    Images may become larger in the course of a run: each size of its input has forms of its own. Without gradients
+    nothing is chosen: it answers in the form that it was trained in, if that is known, as far as can be in this size.
     """
 
-    forms: Forms | None = None
-    kept: Forms | None = None  # those of a run that is resumed or evaluated here
-    chosen_for: tuple[int, torch.dtype] = (0, torch.float32)  # samples, and what they are made of
+    forms: Forms | None = None  # in use
+    chosen_for: tuple[str, int, torch.dtype] = ("", 0, torch.float32)  # size, samples, and what they are made of
+    kept: Mapping[str, Forms] = {}  # by size: what was in use before, here or in a run that is resumed or evaluated
+
+    @property
+    def known(self) -> dict[str, Forms]:
+        """By size, the one in use last."""
+        size = self.chosen_for[0]
+        others = {each: forms for each, forms in self.kept.items() if each != size}
+        return {**others, size: self.forms} if self.forms else dict(self.kept)
 
     def forward(self, input: Tensor) -> Tensor:
         if not input.is_contiguous(memory_format=torch.channels_last):
@@ -148,21 +156,34 @@ class TunedConv2d(nn.Conv2d):
         if not _sound(x, weight, shape):
             return super().forward(input)  # says what is wrong
         if not torch.is_grad_enabled():
-            known = self.forms or self.kept
-            if known is None or known.output not in forms_for(weight, shape)["output"]:
+            known = self.known
+            forms = known.get(size_of(x)) or next(reversed(known.values()), None)
+            if forms is None or forms.output not in forms_for(weight, shape)["output"]:
                 return super().forward(input)
             with torch.autocast("cpu", enabled=False):
-                return output(x, weight, bias, shape, known)
-        samples, kind = self.chosen_for
-        if self.forms is None or kind != x.dtype or (self.kept is None and len(x) >= 2 * samples):
-            from phalanx.engine.tuning import choose_forms
-
-            self.forms = choose_forms(x.detach(), weight.detach(), shape, self.kept)
-            self.chosen_for = len(x), x.dtype
-        if self.forms == PLAIN:
+                return output(x, weight, bias, shape, forms)
+        forms = self._forms_for(x, weight, shape)
+        if forms == PLAIN:
             return super().forward(input)
         with torch.autocast("cpu", enabled=False):
-            return cast(Tensor, _Convolve.apply(x, weight, bias, shape, self.forms))
+            return cast(Tensor, _Convolve.apply(x, weight, bias, shape, forms))
+
+    def _forms_for(self, x: Tensor, weight: Tensor, shape: Shape) -> Forms:
+        size, (old, samples, dtype) = size_of(x), self.chosen_for
+        wish = self.kept.get(size)
+        if self.forms is None or (size, x.dtype) != (old, dtype) or (wish is None and len(x) >= 2 * samples):
+            from phalanx.engine.tuning import choose_forms
+
+            if size != old:
+                self.kept = self.known
+            self.forms = choose_forms(x.detach(), weight.detach(), shape, wish)
+            self.chosen_for = size, len(x), x.dtype
+        return self.forms
+
+
+def size_of(x: Tensor) -> str:
+    """Height and width of what a convolution sees."""
+    return "x".join(map(str, x.shape[2:]))
 
 
 def _sound(x: Tensor, weight: Tensor, shape: Shape) -> bool:
@@ -195,9 +216,9 @@ def saved_forms(model: nn.Module) -> dict[str, Any]:
     """What was chosen, here or before, for a checkpoint: a run that goes on with other forms rounds differently."""
     from phalanx.engine.tuning import machine
 
-    tuned = {name: module for name, module in model.named_modules() if isinstance(module, TunedConv2d)}
-    known = {name: module.forms or module.kept for name, module in tuned.items()}
-    return {"on": machine(), "of": {name: list(forms) for name, forms in known.items() if forms}}
+    tuned = {name: module.known for name, module in model.named_modules() if isinstance(module, TunedConv2d)}
+    of = {name: {size: list(forms) for size, forms in known.items()} for name, known in tuned.items() if known}
+    return {"on": machine(), "of": of}
 
 
 def take_forms(model: nn.Module, saved: Mapping[str, Any], *, to_train: bool) -> None:
@@ -205,7 +226,7 @@ def take_forms(model: nn.Module, saved: Mapping[str, Any], *, to_train: bool) ->
     from phalanx.engine.tuning import machine
 
     if not to_train or saved.get("on") == machine():
-        forms = saved.get("of", {})
+        of = saved.get("of", {})
         for name, module in model.named_modules():
-            if isinstance(module, TunedConv2d) and name in forms:
-                module.kept = Forms(*forms[name])
+            if isinstance(module, TunedConv2d) and isinstance(of.get(name), Mapping):
+                module.kept = {size: Forms(*forms) for size, forms in of[name].items()}

@@ -1,14 +1,17 @@
-"""From a micro-batch of bytes to what the model sees: moved to the device, normalised, erased, mixed."""
+"""From a micro-batch of bytes to what the model sees: moved to the device, normalised, made smaller, erased, mixed."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from phalanx.config.schema import AugmentConfig
 from phalanx.data.base import MicroBatch
 from phalanx.data.mixing import Targets, erase, mix, to_input
 from phalanx.engine.settings import Settings
+
+Sizes = tuple[tuple[int, int], ...]  # before which step images have how many pixels a side; whole ones after the last
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,15 @@ class Inputs:
     mean: list[float]
     std: list[float]
     seed: int
+    sizes: Sizes = ()
 
-    def training(self, micro: MicroBatch, epoch: int, start: int) -> tuple[Tensor, Targets]:
+    def training(self, micro: MicroBatch, epoch: int, start: int, step: int) -> tuple[Tensor, Targets]:
         """Augmented images and what the model should say."""
         images, labels = self.plain(micro)
+        size = next((size for until, size in self.sizes if step < until), None)
+        if size is not None:
+            smaller = F.interpolate(images, (size, size), mode="bilinear", antialias=True)
+            images = smaller.contiguous(memory_format=self.settings.memory_format)
         if self.augment.erase:
             erase(images, micro.indices.numpy(), self.augment.erase, self.seed, epoch)
         return images, mix(images, labels, self.augment, self.seed, epoch, start, micro.number)

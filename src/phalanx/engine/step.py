@@ -135,7 +135,7 @@ def _gradients(
 ) -> Totals:
     """Forward and backward of one micro-batch, weighted by its share of the step's samples."""
     _seed_dropout(engine.seed, state.step, micro.number)
-    images, targets = engine.inputs.training(micro, batch.epoch, batch.start)
+    images, targets = engine.inputs.training(micro, batch.epoch, batch.start, state.step)
     with exchange.gathering(last):
         with engine.settings.autocast():
             logits = exchange.forward(images)
