@@ -46,7 +46,7 @@ def test_a_seed_is_trained_timed_and_kept(tmp_path: Path) -> None:
     (entry,) = entries()
     assert entry.fewer_is_better == ["mean s"]
     assert entry.figures["share of seeds that got there"] == 1.0
-    assert entry.subject.endswith("machine.threads=1 to 0.10 %")
+    assert entry.subject == f"{' '.join(words)} to 0.10 %"
 
 
 def test_a_recipe_that_cannot_be_trained_is_told() -> None:

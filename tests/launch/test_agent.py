@@ -133,7 +133,7 @@ def test_roles_end_when_the_agent_is_killed(agent: Spoken, tmp_path: Path) -> No
     born = start_time(pid)
     agent.process.kill()
     until(lambda: start_time(pid) != born)
-    assert not mine(variables["PHALANX_JOB"])  # nor what left the role's group
+    until(lambda: not mine(variables["PHALANX_JOB"]))  # nor what left the role's group
 
 
 def test_what_goes_wrong_on_a_host_is_told(agent: Spoken, tmp_path: Path) -> None:
