@@ -131,7 +131,7 @@ def _run(request: Request, console: Console, role: Role) -> int:
         total_steps=plan.total_steps,
         samples_per_step=plan.samples_per_step,
         decisions={
-            **tell_sizes(sizes, identity.image_size),
+            **tell_sizes(sizes, plan, identity.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
         notes=splits.notes,

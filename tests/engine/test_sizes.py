@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from phalanx.config.durations import Duration
+from phalanx.config.recipes import load_recipe
+from phalanx.config.resolve import resolve
 from phalanx.config.schema import AugmentConfig, MachineConfig
 from phalanx.data.base import MicroBatch
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loop import Plan
+from phalanx.engine.loop import Plan, make_plan
 from phalanx.engine.settings import choose
 from phalanx.engine.sizes import plan_sizes
 from phalanx.errors import UserError
@@ -58,7 +60,14 @@ def test_a_size_that_a_model_cannot_see_is_refused_before_it_trains(tmp_path: Pa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_tells_its_sizes(tmp_path: Path) -> None:
-    small = ["model.name=wrn10_1", "train.length=2st", "train.sizes=[[8, 1st]]"]
+@pytest.mark.parametrize(("length", "whole"), [("2st", "then 16"), ("1st", "16 never")])
+def test_a_run_tells_its_sizes(tmp_path: Path, length: str, whole: str) -> None:
+    small = ["model.name=wrn10_1", f"train.length={length}", "train.sizes=[[8, 1st]]"]
     start, *_ = read_events(train_digits(tmp_path / "run", *small, *LEAN))
-    assert start["decisions"]["image size"] == "8 until step 1, then 16"
+    assert start["decisions"]["image size"] == f"8 until step 1, {whole}"
+
+
+def test_the_recipe_changes_sizes_between_epochs() -> None:
+    config = resolve(load_recipe("cifar10-fast").layers).config
+    plan = make_plan(config, 50_000, 2_000)
+    assert plan_sizes(config.train.sizes, plan, 32) == ((50, 16), (125, 24))  # of 225 steps, 25 an epoch

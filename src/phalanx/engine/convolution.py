@@ -131,7 +131,7 @@ class TunedConv2d(nn.Conv2d):
     """A Conv2d that trains with the forms that were chosen when it saw its first batch, or one twice as large.
 
     Images may become larger in the course of a run: each size of its input has forms of its own. Without gradients
-    nothing is chosen: it answers in the form that it was trained in, if that is known, as far as can be in this size.
+    nothing is chosen: it answers in the form that it was trained in, for this size or else the last, if that is known.
     """
 
     forms: Forms | None = None  # in use

@@ -48,7 +48,8 @@ def refuse_unseen_sizes(model: nn.Module, sizes: Sizes, name: str, channels: int
     model.train(training)
 
 
-def tell_sizes(sizes: Sizes, image_size: int) -> dict[str, str]:
+def tell_sizes(sizes: Sizes, plan: Plan, image_size: int) -> dict[str, str]:
     """For what a run prints first, if there is anything to tell."""
     parts = [f"{size} until step {until}" for until, size in sizes]
-    return {"image size": f"{', '.join(parts)}, then {image_size}"} if sizes else {}
+    whole = f"then {image_size}" if sizes and sizes[-1][0] < plan.total_steps else f"{image_size} never"
+    return {"image size": ", ".join([*parts, whole])} if sizes else {}

@@ -51,7 +51,7 @@ def _leave_sweeper(mark: str) -> None:
     with contextlib.suppress(OSError):  # no more processes may be started: then neither by those
         subprocess.Popen(
             [sys.executable, "-m", "phalanx.launch.lifeline", mark, str(os.getpid())],
-            env={name: value for name, value in os.environ.items() if name != MARK},
+            env={name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
