@@ -109,6 +109,7 @@ def train(
     except Interrupted:
         pass
     if state.step < plan.total_steps or plan.evaluation_due(state):
+        exchange.leave()
         actions.save(state)
         return False
     return True

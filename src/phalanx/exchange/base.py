@@ -68,6 +68,10 @@ class Exchange(Protocol):
         """
         ...
 
+    def leave(self) -> None:
+        """No further step is made here, wherever the others stand; what this worker has is saved yet."""
+        ...
+
     def settle(self) -> None:
         """Before evaluation and checkpoints: parameters current, batch-norm statistics averaged over workers."""
         ...

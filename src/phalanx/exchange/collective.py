@@ -128,6 +128,9 @@ class CollectiveExchange:
         wishes, *totals = self.sum([float(wish), *counts])
         return wishes > 0, totals
 
+    def leave(self) -> None:
+        pass  # all stop after the same step
+
     def settle(self) -> None:
         averaged = [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
         if self.share.world == 1 or not averaged:

@@ -63,6 +63,9 @@ class LocalExchange:
     def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
         return wish, counts
 
+    def leave(self) -> None:
+        pass  # nobody waits
+
     def settle(self) -> None:
         """Nobody else has statistics."""
 

@@ -61,6 +61,8 @@ class Task:
     remote: bool = False  # as on another machine: no shared memory
     load: tuple[Path, Path, dict[str, Any]] | None = None  # weights, state and its scalars to start from
     start: int = 0
+    settles_at: int | None = None  # a step before which it meets the others, as for a checkpoint
+    leaves: bool = False  # after its steps, as when it is told to stop
 
 
 def model() -> nn.Module:
@@ -151,6 +153,8 @@ def worker(task: Task) -> None:
         told.write(json.dumps({"joined": exchange.joined_step, "pid": os.getpid()}) + "\n")
         data = samples()
         for step, each in work(exchange.share, start, task.steps):
+            if step == task.settles_at:
+                exchange.settle()
             applied = train_step(exchange, each, step, *data)
             line = {
                 "step": step,
@@ -160,6 +164,8 @@ def worker(task: Task) -> None:
             }
             told.write(json.dumps(line | {"inside_s": applied.inside_backward_s, **applied.details}) + "\n")
             time.sleep(task.pause_s)
+        if task.leaves:
+            exchange.leave()
         exchange.settle()
         tensors, scalars = exchange.state()
         owed = {name: float(value.abs().sum()) for name, value in exchange.residuals().items()}

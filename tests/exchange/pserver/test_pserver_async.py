@@ -56,6 +56,19 @@ def test_a_launcher_that_sees_a_worker_die_on_another_machine_tells_the_servers(
     assert job.steps("trainer-0") == list(range(200))
 
 
+@pytest.mark.parametrize("mode", ["async", "ssp:1"])
+@pytest.mark.parametrize("job", [(2, 3, "ipc")], indirect=True)
+def test_workers_that_stop_at_different_steps_wait_for_nobodys_steps(job: JobOfProcesses, mode: str) -> None:
+    """As after Ctrl-C. One has left before the others meet in the middle; then all meet once more."""
+    steps = (3, 20, 14)
+    for rank, number in enumerate(steps):
+        job.start_worker(rank, mode=mode, steps=number, settles_at=10, leaves=True)
+    job.join()
+    for rank, number in enumerate(steps):
+        assert job.steps(f"trainer-{rank}") == list(range(number))
+        assert job.lines(f"trainer-{rank}")[-1]["counted"] == [3.0, 3.0]
+
+
 @pytest.mark.parametrize("job", [(2, 3, "ipc")], indirect=True)
 def test_ssp_bound_holds_while_a_worker_sleeps_and_nothing_is_lost(job: JobOfProcesses) -> None:
     bound, steps = 2, 40

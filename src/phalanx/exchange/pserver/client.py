@@ -20,7 +20,7 @@ from phalanx.exchange.pserver.before import VALUES
 from phalanx.exchange.pserver.compressor import Compressor, wire_bytes
 from phalanx.exchange.pserver.job import Job, describe
 from phalanx.exchange.pserver.narrow import NARROW, narrow
-from phalanx.exchange.pserver.reduce import Numbers, Topic
+from phalanx.exchange.pserver.reduce import LAST, Numbers, Topic
 from phalanx.exchange.pserver.servers import Servers
 from phalanx.exchange.pserver.slices import Slice, like, part_of, refuse_global, views
 from phalanx.exchange.pserver.wire import Header, Kind
@@ -73,6 +73,7 @@ class PserverExchange:
         self._versions = {each.number: 0 for each in slices}
         self._begun = False
         self._round = 1
+        self._last = False  # no further step is made here
         self._step: int | None = None  # the step that is being computed, where known: gradients leave before `apply`
         self._pushed: dict[int, Header] = {}  # this step's pushes, by slice
         self._to_come: dict[int, int] = {}  # by slice: gradients that backward has not produced yet
@@ -262,7 +263,8 @@ class PserverExchange:
     # Things that all workers decide or sum together
 
     def _reduce(self, topic: Topic, numbers: Numbers) -> tuple[Numbers, int]:
-        return self._servers.reduce(topic, -1 if self._step is None else self._step, numbers)
+        step = -1 if self._step is None else self._step
+        return self._servers.reduce(topic, LAST if self._last else step, numbers)
 
     def sum(self, counts: list[float]) -> list[float]:
         total, _ = self._reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
@@ -274,6 +276,12 @@ class PserverExchange:
             return wish, counts
         (wishes, *totals), _ = self._reduce(Topic.STEP, np.array([float(wish), *counts]))
         return wishes > 0, [float(each) for each in totals]
+
+    def leave(self) -> None:
+        """Workers that do not stop after the same step meet once more, and nobody waits for a step of this one."""
+        if not self._still:
+            self._servers.leave()
+            self._last = True
 
     def settle(self) -> None:
         """Average the batch-norm statistics, which waits for all live workers; then nobody is pushing, so pull."""

@@ -43,6 +43,7 @@ class Members:
     def __init__(self) -> None:
         self.live: set[int] = set()
         self.lost: set[int] = set()
+        self.leaving: set[int] = set()  # live, but no longer pushing
         self.by_rank: dict[int, Member] = {}
         self._by_identity: dict[bytes, Member] = {}
         self._challenges: dict[bytes, str] = {}
@@ -77,9 +78,11 @@ class Members:
         self._by_identity[member.identity] = member
         self.live.add(member.rank)
         self.lost.discard(member.rank)
+        self.leaving.discard(member.rank)
 
     def remove(self, rank: int, lost: bool) -> None:
         self.live.discard(rank)
+        self.leaving.discard(rank)
         if lost:
             self.lost.add(rank)
         member = self.by_rank.pop(rank, None)
@@ -87,6 +90,11 @@ class Members:
             del self._by_identity[member.identity]
             if member.watch is not None:
                 member.watch.close()
+
+    @property
+    def pushing(self) -> set[int]:
+        """Those whose steps others may wait for."""
+        return self.live - self.leaving
 
     def joined(self) -> dict[int, int]:
         """The live ranks, each with the step at which it came. Who is not here yet began the job."""

@@ -1,6 +1,6 @@
 """Small sums over workers, in rank order, at the first server: counts, wishes to stop, batch-norm statistics."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 
 import numpy as np
@@ -20,12 +20,14 @@ class Topic(IntEnum):
 
 
 Round = tuple[int, int]  # a topic, and the step after which workers meet for it
+LAST = 2**62  # instead of a step: workers that leave meet once more, wherever each of them stands
 
 
 class Reduces:
     """Sums that wait for workers. One is complete when everybody whom it concerns has added to it.
 
-    It concerns the live workers, less those that came into the job after its step: they will not come to it.
+    It concerns the live workers, less those that came into the job after its step, and less those that are leaving it
+    unless it is the last: they will not come to it.
     """
 
     def __init__(self) -> None:
@@ -42,7 +44,7 @@ class Reduces:
         for parts in self._open.values():
             parts.pop(rank, None)
 
-    def complete(self, joined: Mapping[int, int]) -> list[tuple[list[int], Numbers]]:
+    def complete(self, joined: Mapping[int, int], leaving: Collection[int]) -> list[tuple[list[int], Numbers]]:
         """Sums that are complete: (ranks to tell, the sum followed by the number of workers in it).
 
         `joined` holds the live workers, each with the step at which it came: -1 for those who began the job.
@@ -50,6 +52,8 @@ class Reduces:
         found = []
         for (topic, step), parts in list(self._open.items()):
             concerned = {rank for rank, since in joined.items() if since < 0 or since < step}
+            if step != LAST:
+                concerned -= set(leaving)
             if not parts:
                 del self._open[topic, step]
             elif parts.keys() >= concerned:

@@ -54,6 +54,7 @@ class Server:
             Kind.PULL: self._pull,
             Kind.STATE: self._state,
             Kind.REDUCE: self._reduce,
+            Kind.LEAVING: self._leaving,
             Kind.GOODBYE: self._goodbye,
         }
 
@@ -168,6 +169,11 @@ class Server:
         clocks = [held.clocks.get(rank, 0) for held in self._held.values() for rank in self.members.live]
         return min(clocks, default=self._reached)
 
+    def _leaving(self, member: Member, header: Header, payload: Payload) -> None:
+        self.members.leaving.add(member.rank)
+        self._send(member.identity, header.reply(Kind.DONE))
+        self._nobody_waits()
+
     def _goodbye(self, member: Member, header: Header, payload: Payload) -> None:
         self._send(member.identity, header.reply(Kind.DONE))
         self._journal.write("goodbye", {"worker": member.rank})
@@ -187,9 +193,13 @@ class Server:
         for held in self._held.values():
             held.forget(rank)
         if not (lost and self._policy.still):
-            for held in self._held.values():  # somebody may have waited for nobody else
-                self._advance(held)
-            self._tell_sums()
+            self._nobody_waits()
+
+    def _nobody_waits(self) -> None:
+        """For a worker whose steps will not come: let those go on who waited for nobody else."""
+        for held in self._held.values():
+            self._advance(held)
+        self._tell_sums()
 
     def _fail_without(self, rank: int, why: str) -> None:
         if self._parted is not None:
@@ -270,7 +280,7 @@ class Server:
 
     def _advance(self, held: Held) -> None:
         """Apply what is due, then answer whoever may go on."""
-        while pushes := self._policy.due(held.arrived, self.members.live):
+        while pushes := self._policy.due(held.arrived, self.members.pushing):
             if len(steps := {push.step for push in pushes if not push.void}) > 1:
                 return self._fail(
                     UserError(
@@ -284,7 +294,7 @@ class Server:
             for push in pushes:
                 push.gradients = []  # a push is remembered until the next one, its memory is not
         for push in list(held.applied.values()):
-            if self._policy.may_go_on(push, held.clocks, self.members.live):
+            if self._policy.may_go_on(push, held.clocks, self.members.pushing):
                 held.answered[push.rank] = held.applied.pop(push.rank)
                 self._answer(self.members.by_rank[push.rank], held, push)
         return None
@@ -362,7 +372,7 @@ class Server:
         return self._tell_sums()
 
     def _tell_sums(self) -> None:
-        for ranks, total in self._reduces.complete(self.members.joined()):
+        for ranks, total in self._reduces.complete(self.members.joined(), self.members.leaving):
             for rank in ranks:
                 member = self.members.by_rank[rank]
                 member.reduced = (member.reducing.reply(Kind.REDUCED), total.tobytes())

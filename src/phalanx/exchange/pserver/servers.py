@@ -67,6 +67,11 @@ class Servers:
         """Bytes sent and received so far, through shared memory or not."""
         return sum(link.bytes_sent for link in self.links), sum(link.bytes_received for link in self.links)
 
+    def leave(self) -> None:
+        """Tell all that no further push comes from here."""
+        for link in self.links:
+            link.request(link.header(Kind.LEAVING), b"")
+
     def close(self) -> None:
         """Say goodbye, and let go."""
         for link in self.links:

@@ -26,6 +26,7 @@ class Kind(IntEnum):
     REDUCE = 10  # numbers to be summed over workers → REDUCED
     GOODBYE = 11  # → DONE
     LOST = 12  # from the launcher: a worker is dead → DONE
+    LEAVING = 13  # this worker pushes no more, and has yet to save and say goodbye → DONE
 
     CHALLENGE = 32
     WELCOME = 33
@@ -40,7 +41,17 @@ class Kind(IntEnum):
 
 
 # Small messages whose payload steers the job: the proof of the key covers the payload too.
-CONTROL = {Kind.HELLO, Kind.JOIN, Kind.CHALLENGE, Kind.WELCOME, Kind.FAILED, Kind.LOST, Kind.GOODBYE, Kind.DONE}
+CONTROL = {
+    Kind.HELLO,
+    Kind.JOIN,
+    Kind.CHALLENGE,
+    Kind.WELCOME,
+    Kind.FAILED,
+    Kind.LOST,
+    Kind.LEAVING,
+    Kind.GOODBYE,
+    Kind.DONE,
+}
 
 
 @dataclass(frozen=True, slots=True)
