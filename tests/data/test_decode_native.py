@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
@@ -80,6 +80,9 @@ def boxes(draw: st.DrawFn) -> tuple[float, float, float, float, bool]:
     interpolation=st.sampled_from(["bilinear", "bicubic"]),
     pad_mode=st.sampled_from(["zero", "reflect"]),
     decoding=st.builds(Decoding, st.booleans(), st.booleans()),
+)
+@example(  # a view so much larger than its image that not a pixel would be left of the image
+    *((3, 4), "RGB", 0, False, 0, 1, (0.0, 0.0, 1.5, 1.0, False), False, 1, 1, "bilinear", "zero", Decoding())
 )
 def test_native_code_and_pillow_make_the_same_pixels(
     shape: tuple[int, int],

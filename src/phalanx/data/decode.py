@@ -175,9 +175,12 @@ def broken_means_bad() -> Iterator[None]:
 
 
 def _shrink_while_decoding(image: Image.Image, mode: str, view: View, size: int, exact: bool) -> View:
-    """Lets a JPEG be decoded at 1/2, 1/4 or 1/8 where the view stays large enough; the view in its new pixels."""
+    """Lets a JPEG be decoded at 1/2, 1/4 or 1/8 where the view stays large enough; the view in its new pixels.
+
+    The image, which a view may exceed, keeps a whole pixel: Pillow shrinks none away.
+    """
     shorter, by = min(view.height, view.width), 1
-    while not exact and by < 8 and shorter / (2 * by) >= size:
+    while not exact and by < 8 and shorter / (2 * by) >= size and min(image.size) >= 2 * by:
         by *= 2
     # Also where nothing is shrunk: a grey image is wanted, and the first component of a JPEG is one.
     if image.draft(mode, (max(1, image.width // by), max(1, image.height // by))) is None:

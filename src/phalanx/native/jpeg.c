@@ -186,12 +186,13 @@ static struct view stored_view(struct view v, struct header h, int *reverse_rows
     return v;
 }
 
-/* The least of 1, 2, 4, 8 eighths at which the view still has the wanted size. Other numbers of eighths exist, but
- * libjpeg-turbo has no vector code for them: they take longer than decoding everything. */
-static int eighths(struct view view, const struct settings *settings) {
+/* The least of 1, 2, 4, 8 eighths at which the view still has the wanted size, and the image, which a view may exceed,
+ * a whole pixel. Other numbers of eighths exist, but libjpeg-turbo has no vector code for them: they take longer than
+ * decoding everything. */
+static int eighths(struct header header, struct view view, const struct settings *settings) {
     double shorter = view.height < view.width ? view.height : view.width;
-    int n = 8;
-    while (!settings->exact && n > 1 && shorter * (n / 2) / 8 >= settings->size) n /= 2;
+    int least = header.height < header.width ? header.height : header.width, n = 8;
+    while (!settings->exact && n > 1 && shorter * (n / 2) / 8 >= settings->size && least * (n / 2) >= 8) n /= 2;
     return n;
 }
 
@@ -234,7 +235,7 @@ static int decode_by_library(struct decompress *d, struct header header, struct 
     int grey = d->colours == GREY || settings->channels == 1;
     if (d->colours != GREY && d->colours != YCBCR && (d->colours != RGB || grey)) return 0;
     view = stored_view(view, header, &reverse_rows, &reverse_columns);
-    int scale = eighths(view, settings);
+    int scale = eighths(header, view, settings);
     d->out_colours = grey ? GREY : RGBX;
     d->scale_num = scale;
     d->scale_denom = 8;
@@ -258,7 +259,7 @@ static int decode_by_ourselves(const uint8_t *data, size_t bytes, struct header 
     int reverse_rows = 0, reverse_columns = flip;
     int grey = header.components == 1 || settings->channels == 1;
     view = stored_view(view, header, &reverse_rows, &reverse_columns);
-    if (eighths(view, settings) != 8) return 0;
+    if (eighths(header, view, settings) != 8) return 0;
     int made = resizer_init(&r, header.height, header.width, grey ? 1 : 3, view, settings->size, settings->bicubic,
                             settings->reflect, reverse_rows, reverse_columns) &&
                read_baseline(data, bytes, &r);
