@@ -136,6 +136,18 @@ def test_roles_end_when_the_agent_is_killed(agent: Spoken, tmp_path: Path) -> No
     until(lambda: not mine(variables["PHALANX_JOB"]))  # nor what left the role's group
 
 
+def test_the_end_of_one_role_is_not_that_of_another_whose_name_begins_so(agent: Spoken, tmp_path: Path) -> None:
+    agent.hear("hello")
+    agent.prepare(tmp_path / "run")
+    agent.start("trainer-10", ["sleep", "1000"])
+    other = agent.hear("started")["pid"]
+    agent.start("trainer-1", ["true"])
+    assert agent.hear("exit") == {"say": "exit", "role": "trainer-1", "code": 0}
+    assert start_time(other) is not None
+    agent.say(do="end", grace_s=60, roles=["trainer-10"])
+    assert agent.hear("exit") == {"say": "exit", "role": "trainer-10", "code": -signal.SIGTERM}
+
+
 def test_what_goes_wrong_on_a_host_is_told(agent: Spoken, tmp_path: Path) -> None:
     agent.hear("hello")
     (tmp_path / "file").write_text("")

@@ -119,7 +119,9 @@ def test_nothing_is_left_behind(lab: Lab, tmp_path: Path, fault: str) -> None:
     run = tmp_path / "run"
     argv = [sys.executable, str(SLEEPERS), "launch", str(run), str(lab.ssh_config), "h2,h3", "stubborn"]
     process = lab.start("h1", argv[: -1 if fault == "ctrl-c" else None], env={"PYTHONPATH": str(ROOT)})
-    until(lambda: all((run / "logs" / f"{role}.log").exists() for role in ("server-0", "trainer-0", "trainer-1")))
+    logs = [run / "logs" / f"{role}.log" for role in ("server-0", "trainer-0", "trainer-1")]
+    until(lambda: all(log.exists() for log in logs) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
     job = load_record(run).id
     roles = [one for one in lab.processes(f"PHALANX_JOB={job}") if "role" in one.words]
     assert {one.host for one in roles} == {"h2", "h3"}

@@ -41,7 +41,7 @@ class Keeper:
 
         Its standard input is a lifeline: when this process dies, however it dies, the pipe ends and the role with it.
         """
-        mark = f"{self._token}/{name}"
+        mark = f"{self._token}/{name}/"  # a mark is known by how it begins: trainer-1 is not trainer-10
         pipes = {} if shown else {stream: await readable_pipe() for stream in ("out", "err")}
         lifeline, held = os.pipe()
         try:

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-MARK = "PHALANX_AGENT"  # AGENT/ROLE, in the environment of a role and of all that it starts
+MARK = "PHALANX_AGENT"  # AGENT/ROLE/, in the environment of a role and of all that it starts
 _PR_SET_CHILD_SUBREAPER = 36
 T = TypeVar("T")
 
