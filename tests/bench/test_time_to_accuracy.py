@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ from phalanx.bench.training import Trained, TrainingFailed
 from phalanx.errors import UserError
 from tests.conftest import LEAN
 from tests.data.samples import assert_helpful
+from tests.lab.hosts import until
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +51,27 @@ def test_a_seed_is_trained_timed_and_kept(tmp_path: Path) -> None:
     assert entry.fewer_is_better == ["mean s"]
     assert entry.figures["share of seeds that got there"] == 1.0
     assert entry.subject == f"{' '.join(words)} to 0.10 %"
+
+
+def test_ctrl_c_tells_the_seeds_that_are_done(tmp_path: Path) -> None:
+    def press() -> None:
+        until(lambda: bool(list(tmp_path.glob("runs/*/seed-1"))))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    words = ["digits", "model.name=wrn10_1", "train.length=2st", *LEAN]
+    screen = io.StringIO()
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    with pytest.raises(KeyboardInterrupt):
+        bench_time_to_accuracy(
+            Console(file=screen, width=200), words, "digits", 0.001, [0, 1, 2], markdown=None, json_file=None
+        )
+    pressing.join()
+    assert "\nseed 0\t" in screen.getvalue()
+    assert "stopped by you after 1 of 3 seeds" in screen.getvalue()
+    (entry,) = entries()
+    assert entry.figures["share of seeds that got there"] == 1.0
+    assert not list(tmp_path.glob("runs/*/seed-2"))
 
 
 def test_a_recipe_that_cannot_be_trained_is_told() -> None:

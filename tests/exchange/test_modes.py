@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import torch
 from phalanx import checkpoint
 from phalanx.observe.events import read_events
 from tests.conftest import LEAN
+from tests.lab.hosts import until
 
 # 360 training digits would divide by too much; 1,442 do not divide by 96, and the last batch is uneven over 4.
 SMALL = ["digits", "model.name=wrn10_1", "train.length=2ep", "checkpoint.every=5st", "train.log_every=5"]
@@ -59,13 +59,6 @@ def processes_of(out: Path) -> list[int]:
             if str(out).encode() in words and state != "Z":
                 found.append(int(entry.name))
     return found
-
-
-def until(true: object, *, seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

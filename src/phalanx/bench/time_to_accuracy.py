@@ -98,6 +98,7 @@ def bench_time_to_accuracy(
     folder = create_run(None, f"{name}-to-{target:g}").path
     results: dict[int, Reached] = {}
     failed: dict[int, str] = {}
+    stopped = False
     with progress(console, "percent of all steps", 100 * len(seeds)) as advance:
         for seed in seeds:
             told = 0
@@ -113,6 +114,11 @@ def bench_time_to_accuracy(
                 results[seed] = reached(trained, target)
             except TrainingFailed as error:
                 failed[seed] = str(error)
+            except KeyboardInterrupt:
+                if not results:
+                    raise
+                stopped = True
+                break
             watch(1.0)
     if not results:
         raise UserError(
@@ -124,6 +130,8 @@ def bench_time_to_accuracy(
     figures = make_figures(results, failed)
     falling = [figure for figure in figures if figure.endswith(" s")]
     print_line(console, f"runs: {folder}")
+    if stopped:
+        print_line(console, f"stopped by you after {len(results) + len(failed)} of {len(seeds)} seeds")
     tell(
         console,
         "time-to-accuracy",
@@ -134,6 +142,8 @@ def bench_time_to_accuracy(
         markdown=markdown,
         json_file=json_file,
     )
+    if stopped:
+        raise KeyboardInterrupt
 
 
 def make_table(name: str, target: float, results: Mapping[int, Reached], failed: Mapping[int, str]) -> Table:
