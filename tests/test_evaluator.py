@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from phalanx import checkpoint
 from phalanx.commands.evaluate import evaluate_checkpoint
 from phalanx.config.resolve import resolve
+from phalanx.config.schema import MachineConfig
 from phalanx.engine.convolution import Forms, Shape, forms_for
 from phalanx.errors import UserError
 from phalanx.evaluator import Evaluator, make_evaluator
@@ -51,6 +53,14 @@ def without_evaluations(run: Path, out: Path) -> Path:
     return out
 
 
+def change_state(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what the only checkpoint of a run says of itself."""
+    (path,) = checkpoint.steps_saved(run / "checkpoints")
+    loaded = checkpoint.load(path)
+    change(loaded.state)
+    checkpoint.save(path.parent, loaded.state["training"]["step"], loaded.tensors, loaded.state)
+
+
 def evaluator_of(run: Path) -> Evaluator:
     config = resolve([RunFolder(run).layer()]).config
     kept = config.checkpoint.model_copy(update={"keep_last": 1})
@@ -79,7 +89,7 @@ def test_it_finds_what_a_trainer_finds_and_keeps_the_best(trained: Path, unmeasu
 
 @pytest.mark.skipif(find_library("winograd").handle is None, reason=find_library("winograd").reason)
 def test_all_evaluate_in_the_forms_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(x: Tensor, weight: Tensor, shape: Shape, wish: Forms | None = None) -> Forms:
+    def choose(x: Tensor, weight: Tensor, shape: Shape, wish: Forms | None = None, **how: bool) -> Forms:
         ways = forms_for(weight, shape)
         return Forms(**{which: "winograd" if "winograd" in each else each[0] for which, each in ways.items()})
 
@@ -88,15 +98,26 @@ def test_all_evaluate_in_the_forms_of_training(tmp_path: Path, monkeypatch: pyte
     (found,) = measured(run)
     evaluate_checkpoint(Console(file=io.StringIO()), run, None, None, "cpu", None, tmp_path / "eval")
     assert json.loads((tmp_path / "eval" / "eval.json").read_text())["loss"] == found["loss"]
-    losses = []
-    for way in ("auto", "off"):
-        out = without_evaluations(run, tmp_path / way)
+    for own in ("auto", "off"):  # whatever the evaluator itself would choose
+        out = without_evaluations(run, tmp_path / own)
         config = resolve([RunFolder(out).layer()]).config
-        config = config.model_copy(update={"machine": config.machine.model_copy(update={"fast_path": way})})
+        config = config.model_copy(update={"machine": MachineConfig.model_validate({"fast_path": own})})
         assert make_evaluator(config, RunFolder(out), Console(file=io.StringIO()), lambda: False).evaluate_next()
-        losses.append(measured(out)[0]["loss"])
-    assert losses[0] == found["loss"] != losses[1]
-    assert losses[1] == pytest.approx(found["loss"], rel=1e-4)
+        assert measured(out)[0]["loss"] == found["loss"]
+    change_state(run, lambda state: state["training"].pop("forms"))
+    evaluate_checkpoint(Console(file=io.StringIO()), run, None, None, "cpu", None, tmp_path / "plain")
+    plain = json.loads((tmp_path / "plain" / "eval.json").read_text())["loss"]
+    assert found["loss"] != plain == pytest.approx(found["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_it_evaluates_in_the_precision_of_the_checkpoint(tmp_path: Path, precision: str) -> None:
+    run = train_digits(tmp_path / "run", *SETTINGS, "train.length=1ep", "eval.every=1ep", "checkpoint.every=1ep")
+    out = without_evaluations(run, tmp_path / "other")
+    change_state(out, lambda state: state["config"]["machine"].update(precision=precision))
+    assert evaluator_of(out).evaluate_next()
+    evaluate_checkpoint(Console(file=io.StringIO()), run, None, None, "cpu", precision, tmp_path / "eval")
+    assert json.loads((tmp_path / "eval" / "eval.json").read_text())["loss"] == measured(out)[0]["loss"]
 
 
 def test_one_that_was_killed_goes_on_where_it_stood(trained: Path, unmeasured: Path) -> None:

@@ -189,7 +189,7 @@ def test_accumulation_equals_the_big_batch_without_batch_norm(tmp_path: Path) ->
         "optim.lr=0.01",
         "optim.nesterov=false",
     ]
-    plain += ["model.options={depth: 1, embed_dim: 24, num_heads: 2}", "machine.threads=2"]
+    plain += ["model.options={depth: 1, embed_dim: 24, num_heads: 2}", "machine.threads=2", "machine.precision=fp32"]
     train(tmp_path / "whole", *plain, "train.batch_size=64")
     train(tmp_path / "parts", *plain, "train.batch_size=16", "optim.accumulate=4")
     for name, tensor in final(tmp_path / "whole")["model"].items():

@@ -15,6 +15,7 @@ from phalanx.cli_bench import app as bench_app
 from phalanx.cli_data import app as data_app
 from phalanx.cli_launch import app as launch_app
 from phalanx.cli_service import app as service_app
+from phalanx.cpu.features import hold_libraries_to_level
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
 from phalanx.openmp import let_idle_threads_sleep, let_idle_threads_spin_while_alone
 
@@ -47,6 +48,7 @@ def main() -> NoReturn:
     """The entry point: errors a user can mend are printed without a traceback."""
     let_idle_threads_sleep()
     try:
+        hold_libraries_to_level()
         app(args=_resume_without_value(sys.argv[1:]), prog_name="phalanx", standalone_mode=True)
     except UserError as error:
         _complain(str(error))
@@ -117,7 +119,7 @@ def train(
     label_smoothing: Annotated[float | None, typer.Option()] = None,
     top_k: Annotated[int | None, typer.Option(help="k of the second accuracy")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16")] = None,
-    fast_path: Annotated[str | None, typer.Option(help="auto, off: faster forms of layers on a CPU")] = None,
+    fast_path: Annotated[str | None, typer.Option(help="auto, native, products, off: faster layers on a CPU")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = None,
     gpus: Annotated[str | None, typer.Option(help="one worker for each GPU listed, such as 0,1,2,3")] = None,
     seed: Annotated[int | None, typer.Option()] = None,

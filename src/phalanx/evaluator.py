@@ -6,9 +6,10 @@ that waits for its evaluation is never missing.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from torch import Tensor, nn
@@ -21,11 +22,13 @@ from phalanx.data.base import Batch
 from phalanx.data.framing import eval_framing
 from phalanx.data.open import Splits, open_data
 from phalanx.data.pipeline import evaluation_batches
-from phalanx.engine.convolution import take_forms, tune_convolutions
+from phalanx.engine.convolution import take_forms
 from phalanx.engine.evaluate import Interrupted, evaluate
+from phalanx.engine.fast_path import prepare
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import Plan, make_plan
-from phalanx.engine.settings import choose
+from phalanx.engine.settings import Settings, choose
+from phalanx.engine.settle import SETTLED
 from phalanx.engine.step import Engine
 from phalanx.engine.views import views_of
 from phalanx.errors import UserError
@@ -57,13 +60,40 @@ def watch_run(request: Request, console: Console, role: Role) -> None:
 
 def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool]) -> "Evaluator":
     """An evaluator for a run's own validation data, with the run's own settings."""
+    threads = config.data.threads
+    splits = open_data(config.data, threads=_choose(config, {}).threads if threads is None else threads)
+    return Evaluator(
+        config=config,
+        folder=folder,
+        splits=splits,
+        identity=Identity.of(config, splits),
+        plan=make_plan(config, len(splits.train), samples_per_step(config)),
+        observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
+        bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
+        stopping=stopping,
+    )
+
+
+def _choose(config: RunConfig, settled: Mapping[str, Any]) -> Settings:
+    """How to evaluate here: with what its trainers have settled, beside them."""
     gpus = config.machine.gpus
-    machine = config.machine.model_copy(update={"gpus": None, "device": f"cuda:{gpus[0]}"}) if gpus else config.machine
-    settings = choose(machine, config.exchange.workers + 1)  # trainers run beside it
+    where = {"gpus": None, "device": f"cuda:{gpus[0]}"} if gpus else {}
+    machine = config.machine.model_copy(update={**settled, **where})
+    return choose(machine, config.exchange.workers + 1)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """A model to put weights into, and how it is evaluated."""
+
+    settled: Mapping[str, Any]
+    model: nn.Module
+    engine: Engine
+
+
+def _make_judge(config: RunConfig, identity: Identity, settled: Mapping[str, Any]) -> _Judge:
+    settings = _choose(config, settled)
     settings.apply()
-    threads = settings.threads if config.data.threads is None else config.data.threads
-    splits = open_data(config.data, threads=threads)
-    identity = Identity.of(config, splits)
     model = build_model(
         config.model.model_copy(update={"pretrained": False}),  # weights are loaded anyway
         num_classes=len(identity.classes),
@@ -71,29 +101,11 @@ def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopp
         image_size=identity.image_size,
     )
     model.to(settings.device).to(memory_format=settings.memory_format)
-    if settings.fast_path:
-        tune_convolutions(model)
+    prepare(model, settings.fast_path, to_train=False)
     inputs = Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed)
     k = min(config.eval.top_k, len(identity.classes))
-    return Evaluator(
-        config=config,
-        folder=folder,
-        splits=splits,
-        identity=identity,
-        plan=make_plan(config, len(splits.train), samples_per_step(config)),
-        model=model,
-        engine=Engine(
-            settings,
-            inputs,
-            config.loss.label_smoothing,
-            k,
-            config.train.seed,
-            views=views_of(config.eval),
-        ),
-        observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
-        bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
-        stopping=stopping,
-    )
+    smoothing, seed = config.loss.label_smoothing, config.train.seed
+    return _Judge(settled, model, Engine(settings, inputs, smoothing, k, seed, views=views_of(config.eval)))
 
 
 @dataclass
@@ -105,13 +117,12 @@ class Evaluator:
     splits: Splits
     identity: Identity
     plan: Plan
-    model: nn.Module
-    engine: Engine
     observer: Observer
     bad: BadImages
     stopping: Callable[[], bool]
     _seen: tuple[tuple[str, int], ...] = ()  # the folder's checkpoints, and when each was written
     _damaged: set[tuple[str, int]] = field(default_factory=set)
+    _judge: _Judge | None = None
 
     def evaluate_next(self) -> bool:
         """Evaluate a checkpoint that is not evaluated yet. False where there is none."""
@@ -127,24 +138,40 @@ class Evaluator:
             return False
         name, written = waiting[0]
         try:
-            event = self._measure(self.folder.checkpoints / name, known)
+            loaded = checkpoint.load(self.folder.checkpoints / name)
+        except UserError as error:
+            self._pass_over(name, written, error)
+            return True
+        judge = self._judge = self._judge_for(loaded)  # where it cannot be had, this machine is at fault
+        try:
+            event = self._measure(judge, loaded, known)
         except Interrupted:
             return False
         except UserError as error:
-            if _written(self.folder.checkpoints / name) == written:  # and not replaced while it was read
-                self._damaged.add((name, written))
-                self.observer.emit(ev.Note(_step_of(name), f"{error.what}: {error.why}; it is not evaluated"))
+            self._pass_over(name, written, error)
             return True
         self._keep_best([*known, event])
         self.observer.emit(event)
         return True
 
-    def _measure(self, path: Path, known: list[ev.Eval]) -> ev.Eval:
+    def _pass_over(self, name: str, written: int, error: UserError) -> None:
+        if _written(self.folder.checkpoints / name) == written:  # and not replaced while it was read
+            self._damaged.add((name, written))
+            self.observer.emit(ev.Note(_step_of(name), f"{error.what}: {error.why}; it is not evaluated"))
+
+    def _judge_for(self, loaded: checkpoint.Loaded) -> _Judge:
+        """A checkpoint is evaluated with the precision and the algorithms that it was trained with."""
+        machine = loaded.state["config"]["machine"]
+        settled = {name: machine[name] for name in SETTLED}
+        if self._judge is not None and self._judge.settled == settled:
+            return self._judge
+        return _make_judge(self.config, self.identity, settled)
+
+    def _measure(self, judge: _Judge, loaded: checkpoint.Loaded, known: list[ev.Eval]) -> ev.Eval:
         begin = time.perf_counter()
-        loaded = checkpoint.load(path)
-        load_weights(self.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(path))
+        load_weights(judge.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
         training = loaded.state["training"]
-        take_forms(self.model, training.get("forms", {}), to_train=False)
+        take_forms(judge.model, training.get("forms", {}))
         step = int(training["step"])
 
         def watch(batch: Batch, logits: Tensor) -> None:
@@ -158,7 +185,7 @@ class Evaluator:
             prefetch=config.data.prefetch,
             bad=self.bad,
         )
-        totals = evaluate(self.model, batches, self.engine, watch=watch, stopping=self.stopping)
+        totals = evaluate(judge.model, batches, judge.engine, watch=watch, stopping=self.stopping)
         best = best_of(known)
         return ev.Eval(
             step=step,
@@ -166,7 +193,7 @@ class Evaluator:
             loss=totals.loss,
             top1=totals.top1,
             topk=totals.topk,
-            k=self.engine.k,
+            k=judge.engine.k,
             samples=totals.samples,
             seconds=time.perf_counter() - begin,
             best=best is None or totals.top1 > best.top1,

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,11 +24,12 @@ from phalanx.data.order import Share
 from phalanx.data.service.client import Service
 from phalanx.data.training import training_pipeline
 from phalanx.engine.boundary import Boundary
-from phalanx.engine.convolution import tune_convolutions
-from phalanx.engine.fusion import fuse_norms
+from phalanx.engine.convolution import forget_algorithms
+from phalanx.engine.fast_path import agree_on_algorithms, prepare
 from phalanx.engine.inputs import Inputs, Sizes
 from phalanx.engine.loop import Plan, make_plan, train
-from phalanx.engine.settings import Settings, choose
+from phalanx.engine.settings import Settings, settings_for
+from phalanx.engine.settle import MachineReport, Settled, refuse_unable, report_machine, settle
 from phalanx.engine.sizes import plan_sizes, refuse_unseen_sizes, tell_sizes
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
@@ -35,6 +37,7 @@ from phalanx.engine.views import views_of
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
 from phalanx.exchange.base import Elastic, LostWorker
 from phalanx.exchange.make import make_exchange
+from phalanx.exchange.meeting import Meeting, make_meeting
 from phalanx.identity import Identity
 from phalanx.launch.elastic import is_elastic
 from phalanx.launch.role import Role
@@ -78,7 +81,12 @@ def _run(request: Request, console: Console, role: Role) -> int:
             why=f"this process was started by {role.launcher}, and only phalanx's own launchers start one",
             remedy="leave --evaluator out: trainers then evaluate together; or use phalanx launch",
         )
-    settings = choose(config.machine, role.local_world, role.local_rank)
+    meeting = make_meeting(config.exchange, role)
+    settled = settle_for_job(request, meeting, role)
+    request = replace(request, resolved=request.resolved.with_machine(settled.machine))
+    keeps_algorithms = config.machine.fast_path != "auto"  # of a resumed run; `auto` is to choose anew
+    config = request.resolved.config
+    settings = settings_for(settled, role.local_world, role.local_rank)
     settings.apply()
     torch.manual_seed(config.train.seed)
     threads = settings.threads if config.data.threads is None else config.data.threads
@@ -106,12 +114,15 @@ def _run(request: Request, console: Console, role: Role) -> int:
     )
     if request.init_from is not None:
         initialize_from(request.init_from, state, identity, new_head=config.model.new_head)
-    exchange = make_exchange(config, model, _schedule(config, plan), role, settings)
+    exchange = make_exchange(config, model, _schedule(config, plan), role, settings, meeting)
     resumed = None
     if exchange.joined_step is not None:
         state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)
     elif request.resume is not None:
         resumed = restore(request.resume.checkpoints, state, exchange, identity, plan, evaluator=config.eval.evaluator)
+    if not keeps_algorithms:
+        forget_algorithms(model)
+    algorithms = agree_on_algorithms(model, settings, meeting, role.rank, _shapes(config, identity, plan, sizes))
     folder = request.resume or _folder(request, role)
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
@@ -134,7 +145,7 @@ def _run(request: Request, console: Console, role: Role) -> int:
             **tell_sizes(sizes, plan, identity.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
-        notes=splits.notes,
+        notes=[*splits.notes, *settled.notes, *([algorithms] if algorithms else [])],
     )
     rows = header_rows(start, config, folder, role.world)
     console.print(Text(f"phalanx train · {config.name}", style="bold"))
@@ -240,10 +251,27 @@ def _model(config: RunConfig, identity: Identity, settings: Settings, sizes: Siz
     refuse_unseen_sizes(model, sizes, config.model.name, identity.channels)
     if settings.compile:
         model.compile()
-    if settings.fast_path:
-        tune_convolutions(model)
-        fuse_norms(model)
+    prepare(model, settings.fast_path, to_train=True)
     return model
+
+
+def settle_for_job(request: Request, meeting: Meeting, role: Role) -> Settled:
+    """What all workers compute with, from what each has to say of its machine; the same on all of them."""
+    config, origins = request.resolved.config.machine, request.resolved.origins
+    mine = report_machine(config, role.rank)
+    reports = [MachineReport.from_json(text) for text in meeting.gather("machine", mine.to_json())]
+    run = str(request.resume.config) if request.resume else ""
+    kept = [key.removeprefix("machine.") for key, origin in origins.items() if origin == run]
+    settled = settle(config, reports, kept)
+    refuse_unable(settled, mine)  # who joins later is none of the reports
+    return settled
+
+
+def _shapes(config: RunConfig, identity: Identity, plan: Plan, sizes: Sizes) -> list[tuple[int, int, int, int]]:
+    """Of the micro-batches that training will see."""
+    samples = -(-plan.samples_per_step // config.micro_batches)
+    pixels = [*(size for _, size in sizes), identity.image_size]
+    return [(samples, identity.channels, each, each) for each in pixels]
 
 
 def _first_images(source: Source, identity: Identity, config: RunConfig) -> Tensor:

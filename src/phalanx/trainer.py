@@ -242,7 +242,7 @@ class Trainer:
         self.exchange.settle()
         if state.ema is not None:
             state.ema.copy_buffers(state.model)
-            take_forms(state.ema.model, saved_forms(state.model), to_train=False)
+            take_forms(state.ema.model, saved_forms(state.model))
 
     def _interrupted(self) -> bool:
         """Workers that evaluate together must end together: only a single one may break off in the middle."""

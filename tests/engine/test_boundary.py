@@ -13,6 +13,7 @@ from phalanx.engine.boundary import Boundary
 from phalanx.engine.state import LossScale, TrainState
 from phalanx.exchange.collective import CollectiveExchange, join_group
 from phalanx.exchange.compress.spec import parse_compression
+from phalanx.exchange.meeting import StoreMeeting
 from phalanx.launch.network import free_port
 from phalanx.launch.role import Role
 from phalanx.optim.schedule import Schedule
@@ -24,7 +25,7 @@ SCHEDULE = Schedule("constant", 0.1, 60, 0, "linear", 0.0, (), 0.1, 2.0, 0.0)
 @pytest.fixture
 def exchange() -> Iterator[CollectiveExchange]:
     role = Role(master=f"127.0.0.1:{free_port('127.0.0.1')}")
-    join_group(role, torch.device("cpu"), 20)
+    join_group(StoreMeeting(role, 20), torch.device("cpu"), 20)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 3))
     update = Update(dict(model.named_parameters()), [], OptimConfig(), SCHEDULE)

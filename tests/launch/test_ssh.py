@@ -23,6 +23,7 @@ pytestmark = pytest.mark.lab
 SMALL = ["train.length=4st", *LEAN, "model.name=wrn10_1"]
 # No batch norm: its statistics are each worker's own, and after a few steps accuracy hangs on them.
 EVEN = ["train.length=8st", *LEAN, "model.name=test_vit", "data.image_size=32", "optim.lr=0.01"]
+EVEN += ["machine.precision=fp32"]
 ROOT = Path(__file__).parents[2]
 SLEEPERS = Path(__file__).with_name("sleepers.py")
 
@@ -62,6 +63,31 @@ def test_four_hosts_learn_what_one_does(lab: Lab, tmp_path: Path, alone: Path, s
     logs = {path.stem for path in (tmp_path / "run" / "logs").glob("*.log")}
     assert logs >= {f"trainer-{rank}" for rank in range(4)}
     assert not lab.processes("PHALANX_JOB")
+
+
+@pytest.mark.parametrize("servers", [[], ["-s", "1"]], ids=["collective", "pserver"])
+def test_hosts_of_different_kinds_compute_alike(lab: Lab, tmp_path: Path, servers: list[str]) -> None:
+    """h1 has AVX512-BF16, as far as it knows, and h2 only AVX2: by the interpreter that each of them starts."""
+    for host, level in (("h1", "avx512-bf16"), ("h2", "avx2")):
+        python = lab.own_of(host) / "python"
+        python.write_text(f'#!/bin/sh\nPHALANX_CPU={level} exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+    run = tmp_path / "run"
+    words = ["-n", "2", *servers, "--ips", "h1,h2", "--python", str(lab.own / "python"), "--", "train", "digits"]
+    lab.run("h1", launch(lab, *words, *SMALL, "--out", str(run)))
+    logs = [(run / "logs" / f"trainer-{rank}.log").read_text() for rank in (0, 1)]
+    why = "precision: fp32 (the CPU of h2 (worker 1) has neither AMX nor AVX512-BF16)"
+    assert all(why in log for log in logs)
+    assert yaml.safe_load((run / "config.yaml").read_text())["machine"]["precision"] == "fp32"
+    # A run that began with bf16 keeps it where that is slow, and says so.
+    alone = tmp_path / "alone"
+    train = [str(lab.own / "python"), "-m", "phalanx", "train"]
+    lab.run("h1", [*train, "digits", *SMALL, "checkpoint.every=4st", "--out", str(alone)])
+    assert "precision: bf16 (AVX512-BF16 present)" in (alone / "log.txt").read_text()
+    lab.run("h2", [*train, "--resume", str(alone), "train.length=6st"])
+    log = (alone / "log.txt").read_text()
+    assert "precision: bf16 (kept from the run's beginning)" in log
+    assert "bf16 is slow on h2: its CPU has neither AMX nor AVX512-BF16; --precision fp32 changes it" in log
 
 
 def test_one_worker_elsewhere_is_local_bit_for_bit_and_words_arrive_unchanged(lab: Lab, tmp_path: Path) -> None:

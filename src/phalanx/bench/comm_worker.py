@@ -23,6 +23,7 @@ from phalanx.exchange.base import Exchange
 from phalanx.exchange.collective import CollectiveExchange, join_group
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import LocalExchange
+from phalanx.exchange.meeting import StoreMeeting
 from phalanx.exchange.pserver.client import PserverExchange
 from phalanx.launch.dialects import role_from
 from phalanx.launch.lifeline import hold_lifeline
@@ -50,7 +51,7 @@ def main() -> None:
         memory.create = lambda size: memory.Area(torch.zeros(size, dtype=torch.uint8), None)
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     settings.apply()
-    join_group(role, settings.device, TIMEOUT_S)
+    join_group(StoreMeeting(role, TIMEOUT_S), settings.device, TIMEOUT_S)
     result = _exchange(job, role) if job["measure"] == "exchange" else _cost(job, role)
     _tell({"result": result})
     dist.destroy_process_group()

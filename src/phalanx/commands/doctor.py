@@ -13,7 +13,8 @@ from phalanx import __version__
 from phalanx.commands.checks import Finding, Missing, required_versions, run_checks
 from phalanx.config.schema import MachineConfig
 from phalanx.cores import cores
-from phalanx.engine.settings import choose, cpu_features
+from phalanx.cpu.features import SWITCH, believed_level, cpu_features
+from phalanx.engine.settings import choose
 from phalanx.errors import EXIT_OURS
 from phalanx.observe.tables import print_line, print_rows
 from phalanx.run import machine
@@ -54,12 +55,13 @@ def _versions() -> dict[str, str]:
 
 def _machine() -> dict[str, str]:
     here = machine()
-    present = [name for name, there in cpu_features().items() if there]
+    level = believed_level()
+    present = ", ".join(cpu_features()) or "none of those that matter for training"
     rows = {
         "system": f"{here['system']}, {' '.join(platform.libc_ver())}".rstrip(", "),
         "CPU": here["cpu"],
         "cores": f"{cores()} of {os.cpu_count()} may be used",
-        "instructions": ", ".join(present) or "none of those that matter for training",
+        "instructions": present if level is None else f"{present} ({SWITCH}={level} says so)",
         "memory": _memory(),
     }
     for number in range(torch.cuda.device_count()):

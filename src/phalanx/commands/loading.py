@@ -12,7 +12,8 @@ from phalanx import checkpoint
 from phalanx.config.resolve import Layer, resolve
 from phalanx.config.schema import RunConfig
 from phalanx.data.mixing import to_input
-from phalanx.engine.convolution import take_forms, tune_convolutions
+from phalanx.engine.convolution import take_forms
+from phalanx.engine.fast_path import prepare
 from phalanx.engine.settings import Settings, choose
 from phalanx.engine.state import Best
 from phalanx.errors import UserError
@@ -86,9 +87,8 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     )
     model = model.to(settings.device, memory_format=settings.memory_format)  # type: ignore[call-overload]
     load_weights(model, tensors, str(loaded.path))
-    if settings.fast_path:
-        tune_convolutions(model)
-        take_forms(model, training.get("forms", {}), to_train=False)
+    prepare(model, settings.fast_path, to_train=False)
+    take_forms(model, training.get("forms", {}))
     if settings.compile:
         model.compile()
     return Trained(

@@ -1,14 +1,14 @@
 """Layers of settings, laid over one another: defaults, recipes, flags, overrides. Each value remembers its origin."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from phalanx.config.schema import RunConfig
+from phalanx.config.schema import MachineConfig, RunConfig
 from phalanx.config.text import read_yaml
 from phalanx.errors import UserError, nearest
 
@@ -30,6 +30,10 @@ class Resolved:
 
     config: RunConfig
     origins: dict[str, str]
+
+    def with_machine(self, machine: MachineConfig) -> "Resolved":
+        """The same with what was `auto` there settled."""
+        return replace(self, config=self.config.model_copy(update={"machine": machine}))
 
     def rows(self) -> Iterator[tuple[str, Any, str]]:
         """Every setting as (dotted key, value, origin), in the schema's order."""

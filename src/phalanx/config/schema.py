@@ -214,20 +214,29 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
+FastPath = Literal["auto", "native", "products", "off"]
+
+
 class MachineConfig(Section):
+    """What is `auto` and changes numbers is settled when a job starts, and written into the run's config.yaml."""
+
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     gpus: list[Annotated[int, Field(ge=0)]] | None = Field(
         None, min_length=1, description="numbers of the GPUs to use, one worker for each, such as [0, 1, 2, 3]"
     )
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="auto: bf16 where all workers compute it natively, fp32 otherwise"
+    )
     channels_last: bool | Literal["auto"] = "auto"
     threads: Count | Literal["auto"] = "auto"
     allocator: Literal["auto", "keep", "system"] = Field(
         "auto", description="keep: freed memory stays with the process, so no page is faulted in twice"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile the model")
-    fast_path: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = Field(
-        "auto", description="on a CPU, convolutions in the form that is fastest there, and norms with what follows"
+    fast_path: Annotated[FastPath, BeforeValidator(_off)] = Field(
+        "auto",
+        description="on a CPU; native: compiled code (Winograd convolutions, norms together with what follows); "
+        "products: convolution gradients as matrix products, without compiled code; auto: what all workers have",
     )
     deterministic: bool | Literal["auto"] = Field("auto", description="refuse kernels whose result may vary")
 

@@ -2,11 +2,13 @@
 
 oneDNN's weight gradients reach half the rate of a matrix product for many shapes. Where it is faster, they become one:
 gradient by columns (im2col), and data gradients of 1×1 convolutions likewise. 3×3 convolutions of float32 also have
-Winograd's form, which multiplies a quarter as often. Results agree within rounding. `tuning.py` chooses, by time, in
-training; evaluation takes the output's form from there, and exported models know nothing of this.
+Winograd's form, which multiplies a quarter as often. Results agree within rounding. `tuning.py` chooses
+by time, before the first step, and all workers of a job take the first one's choice; evaluation takes the output's form
+from there, and exported models know nothing of this.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -38,8 +40,11 @@ class Shape(NamedTuple):
 PLAIN = Forms()
 
 
-def forms_for(weight: Tensor, shape: Shape) -> dict[str, list[str]]:
-    """All that there are for a convolution, by what is computed; the first is taken where nothing is gained."""
+def forms_for(weight: Tensor, shape: Shape, *, native: bool = True) -> dict[str, list[str]]:
+    """All that there are for a convolution, by what is computed; the first is taken where nothing is gained.
+
+    Without `native` only those that need no compiled code.
+    """
     forms = {"output": ["convolution"], "data": ["convolution"], "weight": ["convolution", "columns"]}
     one = tuple(weight.shape[2:]) == (1, 1)
     if one and shape == Shape((1, 1), (0, 0)):
@@ -47,7 +52,7 @@ def forms_for(weight: Tensor, shape: Shape) -> dict[str, list[str]]:
         forms["data"].append("product")
     if one and max(shape.stride) > 1 and weight.shape[1] < _FEW_CHANNELS:
         forms["weight"] = ["columns"]  # torch 2.15 writes beyond its memory here, and the process dies
-    if winograd.fits(weight, *shape):
+    if native and winograd.fits(weight, *shape):
         for each in forms.values():
             each.append("winograd")
     return forms
@@ -128,14 +133,19 @@ class _Convolve(torch.autograd.Function):
 
 
 class TunedConv2d(nn.Conv2d):
-    """A Conv2d that trains with the forms that were chosen when it saw its first batch, or one twice as large.
+    """A Conv2d that trains with the forms that were chosen for it.
 
-    Images may become larger in the course of a run: each size of its input has forms of its own. Without gradients
-    nothing is chosen: it answers in the form that it was trained in, for this size or else the last, if that is known.
+    Images may become larger in the course of a run: each size of its input has forms of its own. `agreed` says that
+    all workers of a job have the same: nothing is timed any more then, and sizes that nobody foresaw are computed
+    plainly. Otherwise it chooses when it sees its first batch, or one twice as large. Without gradients nothing is
+    chosen: it answers in the form that it was trained in, for this size or else the last, if that is known.
     """
 
+    native = True  # whether compiled code may be used
+    agreed = False
     forms: Forms | None = None  # in use
     chosen_for: tuple[str, int, torch.dtype] = ("", 0, torch.float32)  # size, samples, and what they are made of
+    chosen_on = ""  # which machine; empty for this one
     kept: Mapping[str, Forms] = {}  # by size: what was in use before, here or in a run that is resumed or evaluated
 
     @property
@@ -148,17 +158,14 @@ class TunedConv2d(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         if not input.is_contiguous(memory_format=torch.channels_last):
             return super().forward(input)
-        x, weight, bias = input, self.weight, self.bias
-        if torch.is_autocast_enabled("cpu"):
-            dtype = torch.get_autocast_dtype("cpu")
-            x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
-        shape = Shape(*(cast(tuple[int, int], tuple(each)) for each in (self.stride, self.padding)))
+        x, weight, bias = self._as_computed(input)
+        shape = self.shape
         if not _sound(x, weight, shape):
             return super().forward(input)  # says what is wrong
         if not torch.is_grad_enabled():
             known = self.known
             forms = known.get(size_of(x)) or next(reversed(known.values()), None)
-            if forms is None or forms.output not in forms_for(weight, shape)["output"]:
+            if forms is None or forms.output not in forms_for(weight, shape, native=self.native)["output"]:
                 return super().forward(input)
             with torch.autocast("cpu", enabled=False):
                 return output(x, weight, bias, shape, forms)
@@ -168,6 +175,23 @@ class TunedConv2d(nn.Conv2d):
         with torch.autocast("cpu", enabled=False):
             return cast(Tensor, _Convolve.apply(x, weight, bias, shape, forms))
 
+    @property
+    def shape(self) -> Shape:
+        return Shape(*(cast(tuple[int, int], tuple(each)) for each in (self.stride, self.padding)))
+
+    def _as_computed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Input, weight and bias in the type that autocast has them computed in."""
+        if not torch.is_autocast_enabled("cpu"):
+            return x, self.weight, self.bias
+        dtype = torch.get_autocast_dtype("cpu")
+        return x.to(dtype), self.weight.to(dtype), None if self.bias is None else self.bias.to(dtype)
+
+    def choose(self, input: Tensor) -> None:
+        """Choose now, for such an input."""
+        x, weight, _ = self._as_computed(input)
+        if input.is_contiguous(memory_format=torch.channels_last) and _sound(x, weight, self.shape):
+            self._forms_for(x, weight, self.shape)
+
     def _forms_for(self, x: Tensor, weight: Tensor, shape: Shape) -> Forms:
         size, (old, samples, dtype) = size_of(x), self.chosen_for
         wish = self.kept.get(size)
@@ -176,7 +200,9 @@ class TunedConv2d(nn.Conv2d):
 
             if size != old:
                 self.kept = self.known
-            self.forms = choose_forms(x.detach(), weight.detach(), shape, wish)
+            self.forms = choose_forms(
+                x.detach(), weight.detach(), shape, wish, native=self.native, may_time=not self.agreed
+            )
             self.chosen_for = size, len(x), x.dtype
         return self.forms
 
@@ -199,7 +225,7 @@ def _sound(x: Tensor, weight: Tensor, shape: Shape) -> bool:
     )
 
 
-def tune_convolutions(model: nn.Module) -> None:
+def tune_convolutions(model: nn.Module, *, native: bool = True) -> None:
     """Have the model's plain convolutions choose. Parameters, names and what is saved stay as they are."""
     for module in model.modules():
         if (
@@ -210,23 +236,52 @@ def tune_convolutions(model: nn.Module) -> None:
             and not isinstance(module.padding, str)
         ):
             module.__class__ = TunedConv2d
+            cast(TunedConv2d, module).native = native
+
+
+@contextmanager
+def choosing(model: nn.Module) -> Iterator[None]:
+    """Have convolutions choose for whatever they see here, though nothing is trained."""
+    tuned = [module for module in model.modules() if isinstance(module, TunedConv2d)]
+    hooks = [module.register_forward_pre_hook(lambda module, args: module.choose(args[0])) for module in tuned]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def saved_forms(model: nn.Module) -> dict[str, Any]:
     """What was chosen, here or before, for a checkpoint: a run that goes on with other forms rounds differently."""
     from phalanx.engine.tuning import machine
 
-    tuned = {name: module.known for name, module in model.named_modules() if isinstance(module, TunedConv2d)}
-    of = {name: {size: list(forms) for size, forms in known.items()} for name, known in tuned.items() if known}
-    return {"on": machine(), "of": of}
+    tuned = {name: module for name, module in model.named_modules() if isinstance(module, TunedConv2d)}
+    forms = {name: {size: list(each) for size, each in module.known.items()} for name, module in tuned.items()}
+    on = next((module.chosen_on for module in tuned.values() if module.chosen_on), machine())
+    return {"on": on, "of": {name: known for name, known in forms.items() if known}}
 
 
-def take_forms(model: nn.Module, saved: Mapping[str, Any], *, to_train: bool) -> None:
-    """Those of a checkpoint, to train only where it was made on such a machine: on another they need not be fast."""
-    from phalanx.engine.tuning import machine
+def take_forms(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Those of a checkpoint."""
+    of = saved.get("of", {})
+    for name, module in model.named_modules():
+        if isinstance(module, TunedConv2d) and isinstance(of.get(name), Mapping):
+            module.kept = {size: Forms(*forms) for size, forms in of[name].items()}
+            module.chosen_on = str(saved.get("on", ""))
 
-    if not to_train or saved.get("on") == machine():
-        of = saved.get("of", {})
-        for name, module in model.named_modules():
-            if isinstance(module, TunedConv2d) and isinstance(of.get(name), Mapping):
-                module.kept = {size: Forms(*forms) for size, forms in of[name].items()}
+
+def forget_algorithms(model: nn.Module) -> None:
+    """Whatever was chosen, here or before."""
+    for module in model.modules():
+        if isinstance(module, TunedConv2d):
+            module.kept, module.forms, module.chosen_for = {}, None, ("", 0, torch.float32)
+            module.chosen_on = ""
+
+
+def agree_on_forms(model: nn.Module, agreed: Mapping[str, Any]) -> None:
+    """Those of the job, from its first worker: whatever this one knew before, and whatever is the fastest here."""
+    forget_algorithms(model)
+    for module in model.modules():
+        if isinstance(module, TunedConv2d):
+            module.agreed = True
+    take_forms(model, agreed)

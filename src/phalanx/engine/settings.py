@@ -9,26 +9,15 @@ from typing import Any
 
 import torch
 
-from phalanx.config.schema import MachineConfig
+from phalanx.config.schema import FastPath, MachineConfig
 from phalanx.cores import cores
 from phalanx.engine.company import look_out
 from phalanx.engine.gpus import gpu_of
+from phalanx.engine.settle import SET_BY_USER, Decision, Settled, device_type, report_machine, settle
 from phalanx.errors import UserError
-from phalanx.native.build import find_library
 from phalanx.openmp import waiting
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A value and why: printed as `bf16 (AMX present)`."""
-
-    value: Any
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.value} ({self.reason})"
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class Settings:
     channels_last: bool
     threads: int
     compile: bool
-    fast_path: bool
+    fast_path: FastPath
     deterministic: bool
     decisions: dict[str, Decision]
 
@@ -73,59 +62,47 @@ class Settings:
 
 
 def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) -> Settings:
-    """Decide what `auto` leaves open, from the machine that this process runs on, as one of the workers there."""
-    device = _device(config.device)
+    """For a process whose numbers nobody else has to match: settled from this machine alone."""
+    return settings_for(settle(config, [report_machine(config)]), workers_here, local_rank)
+
+
+def settings_for(settled: Settled, workers_here: int = 1, local_rank: int = 0) -> Settings:
+    """What this process runs with, as one of the workers of this machine, in a job for which all else is settled."""
+    config = settled.machine
+    device = _device(config.device, settled)
     if config.gpus is not None:
         gpu = gpu_of(config.gpus, local_rank, workers_here, _gpus_here(), _why_no_gpu())
         device = Decision(torch.device("cuda", gpu), f"--gpus, worker {local_rank} of this machine")
     elif device.value == torch.device("cuda") and workers_here > 1:
         device = Decision(torch.device("cuda", local_rank), f"{device.reason}; worker {local_rank} of this machine")
-    precision = _precision(config.precision, device.value)
-    layout = _given_or(config.channels_last, Decision(True, "convolutions read memory in that order"))
-    threads = _given_or(config.threads, _threads(workers_here))
-    deterministic = _given_or(
-        config.deterministic,
-        Decision(
-            device.value.type == "cpu", "nearly free on a CPU" if device.value.type == "cpu" else "slower on a GPU"
-        ),
-    )
-    compiled = _given_or(config.compile, _compile(device.value))
-    fast_path = _fast_path(config.fast_path, device.value, compiled.value, layout.value)
-    if device.value.type == "cuda" and deterministic.value:
+    threads = _threads(workers_here) if config.threads == "auto" else Decision(config.threads, SET_BY_USER)
+    if device.value.type == "cuda" and config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses determinism without it
     return Settings(
         device=device.value,
-        dtype=_DTYPES[precision.value],
-        channels_last=layout.value,
+        dtype=_DTYPES[config.precision],
+        channels_last=bool(config.channels_last),
         threads=threads.value,
-        compile=compiled.value,
-        fast_path=fast_path.value,
-        deterministic=deterministic.value,
+        compile=bool(config.compile),
+        fast_path=config.fast_path,
+        deterministic=bool(config.deterministic),
         decisions={
+            **settled.decisions,
             "device": device,
-            "precision": precision,
-            "channels_last": layout,
             "threads": threads,
             "idle threads": Decision(*waiting()),
             "allocator": _allocator_decision(config.allocator, device.value),
-            "compile": compiled,
-            "fast path": fast_path,
-            "deterministic": deterministic,
         },
     )
 
 
-def _given_or(given: Any, decided: Decision) -> Decision:
-    return decided if given == "auto" else Decision(given, "as you set it")
-
-
-def _device(name: str) -> Decision:
+def _device(name: str, settled: Settled) -> Decision:
     if name == "auto":
-        if torch.cuda.is_available():
-            return Decision(torch.device("cuda"), f"found {torch.cuda.get_device_name()}")
-        if torch.backends.mps.is_available():
-            return Decision(torch.device("mps"), "Apple GPU present")
-        return Decision(torch.device("cpu"), "no GPU found")
+        if settled.device != device_type("auto"):  # another worker has no GPU
+            return Decision(torch.device(settled.device), settled.decisions["device"].reason)
+        found = {"cuda": "found {}", "mps": "Apple GPU present", "cpu": "no GPU found"}[settled.device]
+        about = torch.cuda.get_device_name() if settled.device == "cuda" else ""
+        return Decision(torch.device(settled.device), found.format(about))
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -135,7 +112,7 @@ def _device(name: str) -> Decision:
             why=str(error).split("\n")[0],
             remedy="machine.device=auto, cpu, cuda or cuda:1; `phalanx doctor` shows what is here",
         ) from error
-    return Decision(device, "as you set it")
+    return Decision(device, SET_BY_USER)
 
 
 def _gpus_here() -> list[str]:
@@ -148,65 +125,19 @@ def _why_no_gpu() -> str:
     return "torch finds no NVIDIA GPU: no driver, or CUDA_VISIBLE_DEVICES hides them"
 
 
-def cpu_features() -> dict[str, bool]:
-    """Which of the instructions that matter for training this CPU has."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {
-        "AVX2": capability in ("AVX2", "AVX512"),
-        "AVX512": capability == "AVX512",
-        "AVX512-BF16": bool(getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()),
-        "AMX": bool(getattr(torch.cpu, "_is_amx_tile_supported", bool)()),
-        "ARM-BF16": bool(getattr(torch.cpu, "_is_arm_bf16_supported", bool)()),
-    }
-
-
-def _precision(name: str, device: torch.device) -> Decision:
-    if name != "auto":
-        return Decision(name, "as you set it")
-    if device.type == "cuda":
-        if torch.cuda.is_bf16_supported(including_emulation=False):
-            return Decision("bf16", "the GPU computes in it")
-        return Decision("fp32", "this GPU has no bf16; machine.precision=fp16 may be faster")
-    if device.type != "cpu":
-        return Decision("fp32", f"the safe choice on {device.type}")
-    native = [name for name in ("AMX", "AVX512-BF16") if cpu_features()[name]]
-    if native:
-        return Decision("bf16", f"{native[0]} present")
-    return Decision("fp32", "this CPU has neither AMX nor AVX512-BF16")
-
-
 def _threads(workers_here: int) -> Decision:
     here = cores()
     plural = "" if workers_here == 1 else "s"
     return Decision(max(1, here // workers_here), f"{here} cores, {workers_here} worker{plural}")
 
 
-def _fast_path(name: str, device: torch.device, compiled: bool, channels_last: bool) -> Decision:
-    if name == "off":
-        return Decision(False, "as you set it")
-    if device.type != "cpu":
-        return Decision(False, "it is for CPUs")
-    if compiled or not channels_last:
-        return Decision(False, "torch.compile has its own" if compiled else "it is for channels_last")
-    compiled_code = find_library("winograd")
-    if compiled_code.handle is None:
-        return Decision(True, f"only gradients of convolutions as matrix products: {compiled_code.reason}")
-    return Decision(True, "convolutions in the form that is fastest here, batch norm together with what follows")
-
-
-def _compile(device: torch.device) -> Decision:
-    if device.type == "cuda":
-        return Decision(True, "pays on a GPU after a minute")
-    return Decision(False, "measured no faster for convolutions on a CPU, see docs/log.md")
-
-
 def _allocator_decision(choice: str, device: torch.device) -> Decision:
     if choice == "system":
-        return Decision("system", "as you set it")
+        return Decision("system", SET_BY_USER)
     if not _has_mallopt():
         return Decision("system", "not glibc, which is where it can be tuned")
     if choice == "keep":
-        return Decision("keep", "as you set it")
+        return Decision("keep", SET_BY_USER)
     if device.type != "cpu":
         return Decision("system", "activations live on the device")
     return Decision("keep", "freed memory is reused instead of faulted in anew")

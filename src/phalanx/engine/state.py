@@ -144,4 +144,4 @@ class TrainState:
         if self.loss_scale is not None and numbers["loss_scale"]:
             self.loss_scale = LossScale(**numbers["loss_scale"])
         self.train_s, self.wall_s = numbers["train_s"], numbers["wall_s"]
-        take_forms(self.model, numbers.get("forms", {}), to_train=True)  # younger than the format
+        take_forms(self.model, numbers.get("forms", {}))  # younger than the format

@@ -1,6 +1,7 @@
 """Which forms of a convolution and its gradients are fastest here: timed once for each shape, and kept on disk.
 
-All workers of a machine, and all runs on it, take the same ones from there, so that their results stay the same.
+All runs on a machine take the same ones from there, so that their results stay the same. Workers of a job take those of
+its first worker.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from phalanx.cores import cpu_name
+from phalanx.cpu.features import believed_level
 from phalanx.engine.convolution import Forms, Shape, forms_for, gradients, output
 from phalanx.native.build import cache_folder
 
@@ -24,15 +26,17 @@ _TRIES = 3
 _tuned: dict[str, float] = {}  # by key: seconds that this process spent on it
 
 
-def choose_forms(x: Tensor, weight: Tensor, shape: Shape, wish: Forms | None = None) -> Forms:
+def choose_forms(
+    x: Tensor, weight: Tensor, shape: Shape, wish: Forms | None = None, *, native: bool = True, may_time: bool = True
+) -> Forms:
     """For a convolution with such an input. The first process that asks on this machine finds out."""
-    possible = forms_for(weight, shape)
+    possible = forms_for(weight, shape, native=native)
     if wish is not None and _possible(list(wish), possible):
         return wish
     size = _size(x, weight, shape)
-    if 2 * size.numel() * weight[0].numel() < WORTH_FLOPS:
+    if not may_time or 2 * size.numel() * weight[0].numel() < WORTH_FLOPS:
         return _first(possible)
-    key = _key(x, weight, shape)
+    key = _key(x, weight, shape) + ("" if native else ", no native code")
     with torch.no_grad(), _kept() as kept:
         if not _possible(kept.get(key), possible):  # new, or the file was changed, or there is no compiler any more
             begin = time.perf_counter()
@@ -99,7 +103,9 @@ def _key(x: Tensor, weight: Tensor, shape: Shape) -> str:
 
 def machine() -> str:
     """Where a choice holds."""
-    return f"{cpu_name()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    level = believed_level()
+    cpu = cpu_name() if level is None else f"{cpu_name()} as {level}"
+    return f"{cpu}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 @contextlib.contextmanager

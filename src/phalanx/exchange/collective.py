@@ -18,18 +18,19 @@ from phalanx.exchange.compress.hooks import register
 from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.compress.spec import CompressionSpec
 from phalanx.exchange.local import update_here
+from phalanx.exchange.meeting import StoreMeeting
 from phalanx.launch.role import Role
 from phalanx.lean import ddp_without_compiler
 from phalanx.optim.update import Update
 
 
-def join_group(role: Role, device: torch.device, timeout_s: float) -> None:
-    """Meet the other trainers: gloo between CPUs, NCCL between GPUs."""
+def join_group(meeting: StoreMeeting, device: torch.device, timeout_s: float) -> None:
+    """Form the group of trainers that have met: gloo between CPUs, NCCL between GPUs."""
+    role = meeting.role
     try:
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            # torchrun keeps a store of its own at that address, which only its environment explains.
-            init_method="env://" if role.launcher == "torchrun" else f"tcp://{role.master}",
+            store=dist.PrefixStore("default_pg", meeting.store),  # type: ignore[attr-defined]
             rank=role.rank,
             world_size=role.world,
             timeout=timedelta(seconds=timeout_s),

@@ -9,6 +9,7 @@ from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import LocalExchange
+from phalanx.exchange.meeting import Meeting, StoreMeeting
 from phalanx.launch.elastic import is_elastic
 from phalanx.launch.role import Role
 from phalanx.models.params import no_decay_names
@@ -16,7 +17,9 @@ from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
 
 
-def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, settings: Settings) -> Exchange:
+def make_exchange(
+    config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, settings: Settings, meeting: Meeting
+) -> Exchange:
     """The update method that the configuration names, ready to use."""
     method, compress = config.exchange.method, parse_compression(config.exchange.compress)
     accumulate, micro_batches = config.optim.accumulate, config.train.micro_batches
@@ -44,7 +47,8 @@ def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role:
     from phalanx.exchange.collective import CollectiveExchange, join_group
     from phalanx.exchange.sync_norm import synchronise
 
-    join_group(role, settings.device, config.exchange.timeout_s)
+    assert isinstance(meeting, StoreMeeting)
+    join_group(meeting, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
         synchronise(model, settings.device)
     return CollectiveExchange(

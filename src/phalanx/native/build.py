@@ -17,9 +17,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.cpu.features import compiler_architecture
+
 # Without trapping math the compiler may compare eight floats at once; without contraction a product and a sum round
 # twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.
-FLAGS = ("-O3", "-march=native", "-fno-trapping-math", "-ffp-contract=off", "-fPIC")
+FLAGS = ("-O3", "-fno-trapping-math", "-ffp-contract=off", "-fPIC")
 LIBRARIES = ("-lm",)
 # A step's arithmetic may round once where it multiplies and adds, and shares threads with PyTorch: compiled for OpenMP
 # but linked without it, it takes its functions from the library that PyTorch has loaded, and there is no second team.
@@ -88,7 +90,8 @@ def _find(source: Path, instead: str) -> Library:
     if os.environ.get(SWITCH) == "0":
         return Library(None, f"{instead} ({SWITCH}=0)")
     try:
-        command = [*_compiler(source.suffix), *FLAGS, *(PARALLEL if source.stem in PARALLEL_SOURCES else ())]
+        march = f"-march={compiler_architecture()}"
+        command = [*_compiler(source.suffix), march, *FLAGS, *(PARALLEL if source.stem in PARALLEL_SOURCES else ())]
         target = cache_folder() / f"{source.stem}-{library_key(source, command)}.so"
         if not target.exists():
             _build(source, command, target)

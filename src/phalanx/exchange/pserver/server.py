@@ -13,6 +13,7 @@ from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.compress.codec import BadPayload, Codec
 from phalanx.exchange.pserver.compressor import decode, wire_bytes
+from phalanx.exchange.pserver.gather import Gathered
 from phalanx.exchange.pserver.held import Held
 from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.journal import Journal
@@ -40,6 +41,7 @@ class Server:
         self._held: dict[int, Held] = {}
         self._area = memory.create(memory.TOKEN_BYTES)
         self._reduces = Reduces()
+        self._gathered = Gathered()
         self._pulls: list[tuple[Member, Header]] = []  # wait for the first parameters
         self._left: list[int] = []
         self._parted: LostWorker | None = None  # why no further step is made, in an elastic job that lost a worker
@@ -70,6 +72,8 @@ class Server:
                 self._send(identity, header.reply(Kind.CHALLENGE), as_json({"nonce": self.members.challenge(identity)}))
             elif header.kind is Kind.JOIN:
                 self._join(identity, header, payload)
+            elif header.kind is Kind.GATHER:
+                self._gather(identity, header, payload)
             elif header.kind is Kind.LOST:
                 self._told_lost(identity, header, payload)
             elif header.kind in self._answers:
@@ -109,6 +113,11 @@ class Server:
             self.finished = True
 
     # Coming and going
+
+    def _gather(self, identity: bytes, header: Header, payload: Payload) -> None:
+        told = from_json(payload)
+        self.members.answered(identity, told.get("nonce"))
+        self._send(identity, header.reply(Kind.GATHERED), as_json(self._gathered.take(header.worker, told)))
 
     def _join(self, identity: bytes, header: Header, payload: Payload) -> None:
         told = from_json(payload)

@@ -27,6 +27,7 @@ class Kind(IntEnum):
     GOODBYE = 11  # → DONE
     LOST = 12  # from the launcher: a worker is dead → DONE
     LEAVING = 13  # this worker pushes no more, and has yet to save and say goodbye → DONE
+    GATHER = 14  # the challenge, answered; a text on a topic, before anybody joins → GATHERED
 
     CHALLENGE = 32
     WELCOME = 33
@@ -38,6 +39,7 @@ class Kind(IntEnum):
     STATES = 39
     REDUCED = 40
     FAILED = 41  # the job cannot go on, and why
+    GATHERED = 42  # every worker's text, or who is missing
 
 
 # Small messages whose payload steers the job: the proof of the key covers the payload too.
@@ -51,6 +53,8 @@ CONTROL = {
     Kind.LEAVING,
     Kind.GOODBYE,
     Kind.DONE,
+    Kind.GATHER,
+    Kind.GATHERED,
 }
 
 

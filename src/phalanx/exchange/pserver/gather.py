@@ -1,0 +1,70 @@
+"""Texts of all workers, gathered at the first parameter server before they join; who joins later gets them too."""
+
+import time
+from dataclasses import dataclass, field
+
+import zmq
+
+from phalanx.exchange.base import LostWorker
+from phalanx.exchange.pserver.link import Link
+from phalanx.exchange.pserver.wire import Kind
+from phalanx.launch.role import Role
+from phalanx.wire.seal import Refused, as_json, from_json
+
+_ASK_EVERY_S = 0.2
+
+
+class ServerMeeting:
+    """The workers of a job with parameter servers, as one of them sees it."""
+
+    def __init__(self, role: Role, timeout_s: float) -> None:
+        self._role, self._timeout_s = role, timeout_s
+
+    def gather(self, topic: str, text: str) -> list[str]:
+        """Ask again until everybody's text is there."""
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        link = Link(context, 0, self._role.servers[0], self._role.key, self._role.rank, self._timeout_s)
+        try:
+            return self._ask_until_complete(link, topic, text)
+        finally:
+            link.close()
+            context.term()
+
+    def _ask_until_complete(self, link: Link, topic: str, text: str) -> list[str]:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            told = {"nonce": link.challenge(), "topic": topic, "world": self._role.world, "text": text}
+            # Not repeated: a challenge is good for one answer.
+            answer = from_json(link.request(link.header(Kind.GATHER), as_json(told), repeat=False)[1])
+            if not answer["missing"]:
+                return [str(each) for each in answer["texts"]]
+            if time.monotonic() > deadline:
+                raise LostWorker(
+                    f"{len(answer['missing'])} of {self._role.world} workers did not come within {self._timeout_s:g} s",
+                    why=f"parameter server 0 at {link.address} has not heard of worker "
+                    f"{', '.join(map(str, answer['missing'][:8]))}",
+                    remedy="check that all workers were started, and reach that address; see logs/ in the run's folder",
+                )
+            time.sleep(_ASK_EVERY_S)
+
+
+@dataclass
+class Gathered:
+    """The same at the server. A topic is complete once each of the job's workers has said something about it."""
+
+    _texts: dict[str, dict[int, str]] = field(default_factory=dict)
+    _world: int = 0
+
+    def take(self, rank: int, told: dict[str, object]) -> dict[str, object]:
+        """What a worker says, and the answer to it. Once all have spoken, what is said later changes nothing."""
+        topic, text, world = told.get("topic"), told.get("text"), told.get("world")
+        if not (isinstance(topic, str) and isinstance(text, str) and isinstance(world, int)):
+            raise Refused("garbage")
+        self._world = self._world or world
+        if world != self._world or not 0 <= rank < world:
+            raise Refused("rank")
+        texts = self._texts.setdefault(topic, {})
+        if len(texts) < world:
+            texts[rank] = text
+        missing = [each for each in range(world) if each not in texts]
+        return {"missing": missing, "texts": [] if missing else [texts[each] for each in range(world)]}

@@ -1,0 +1,36 @@
+"""Workers tell one another something before the first step, at torch's store."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from phalanx.exchange.base import LostWorker
+from phalanx.exchange.meeting import Alone, StoreMeeting
+from phalanx.launch.network import free_port
+from phalanx.launch.role import Role
+
+
+def test_one_worker_hears_itself() -> None:
+    assert Alone().gather("topic", "ü") == ["ü"]
+
+
+def test_trainers_meet_at_torchs_store() -> None:
+    place = f"127.0.0.1:{free_port('127.0.0.1')}"
+
+    def meet(rank: int) -> list[list[str]]:
+        meeting = StoreMeeting(Role(rank=rank, world=3, master=place), 60)
+        heard = [meeting.gather("one", f"ü{rank}"), meeting.gather("two", "x" * rank)]
+        everybody.wait()  # the first one keeps the store
+        return heard
+
+    everybody = threading.Barrier(3)
+    with ThreadPoolExecutor(3) as pool:
+        heard = list(pool.map(meet, range(3)))
+    assert heard == [[["ü0", "ü1", "ü2"], ["", "x", "xx"]]] * 3
+
+
+def test_one_that_does_not_come_is_missed() -> None:
+    place = f"127.0.0.1:{free_port('127.0.0.1')}"
+    with pytest.raises(LostWorker, match=f"trainer 1 of 2 did not meet the others at {place}"):
+        StoreMeeting(Role(rank=1, world=2, master=place), 2).gather("topic", "")
