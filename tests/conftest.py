@@ -11,15 +11,20 @@ from rich.console import Console
 
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.cpu.features import hold_libraries_to_level
 from phalanx.openmp import let_idle_threads_sleep
 from phalanx.request import Request
 
 # A shell starts what it puts into the background with Ctrl-C ignored; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LEAN = ("machine.threads=1", "train.curves=false")  # settings of a run that shares the cores and is not looked at
+# Settings of a run that shares the cores and is not looked at. Numbers are compared in fp32, whatever the CPU, unless
+# a test says that it is about another precision.
+LEAN = ("machine.threads=1", "train.curves=false", "machine.precision=fp32")
 
-let_idle_threads_sleep()  # before any test imports torch: tests share the cores
+# Before any test imports torch: tests share the cores, and may be about another CPU (PHALANX_CPU).
+let_idle_threads_sleep()
+hold_libraries_to_level()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,7 +65,7 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model.name=wrn10_1",
         "train.length=2ep",
         "optim.ema=0.9",
-        "machine.threads=1",
+        *LEAN,
     )
 
 
@@ -72,5 +77,5 @@ def timm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model.name=test_vit",
         "data.image_size=32",
         "train.length=1st",
-        "machine.threads=1",
+        *LEAN,
     )

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from rich.console import Console
 
 from phalanx import checkpoint
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.engine.settle import SETTLED
 from phalanx.errors import UserError
 from phalanx.observe.events import read_events
 from phalanx.request import Request
@@ -127,12 +129,14 @@ def test_each_epoch_uses_every_sample_once(uninterrupted: Path) -> None:
     assert samples == [starts["train_samples"]] * 3
 
 
+@pytest.mark.numeric
 def test_the_saved_configuration_repeats_the_run(uninterrupted: Path, tmp_path: Path) -> None:
     resolved = resolve(load_recipe(str(uninterrupted / "config.yaml")).layers)
     run(Request(resolved, "again", out=tmp_path / "again"), Console(file=io.StringIO()))
     assert_same_run(uninterrupted, tmp_path / "again")
 
 
+@pytest.mark.numeric
 def test_kill_9_in_mid_epoch_then_resume_equals_the_uninterrupted_run(uninterrupted: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start("digits", *SMALL, "--out", str(out))
@@ -181,6 +185,32 @@ def test_threads_of_the_loader_change_nothing(uninterrupted: Path, tmp_path: Pat
     assert_same_run(uninterrupted, tmp_path / "run")
 
 
+def test_what_auto_settled_is_written_down_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of a run do not change because it goes on elsewhere."""
+    out, auto = tmp_path / "run", ["model.name=wrn10_1", *LEAN, "machine.precision=auto", "train.length=2st"]
+
+    def machine() -> dict[str, Any]:
+        settled: dict[str, Any] = yaml.safe_load((out / "config.yaml").read_text())["machine"]
+        return settled
+
+    monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
+    assert "precision: bf16 (AVX512-BF16 present)" in train(out, *auto)
+    began = machine()
+    assert "auto" not in [began[name] for name in SETTLED]
+    monkeypatch.setenv("PHALANX_CPU", "avx2")
+    said = train(out, "train.length=4st", resume=True)
+    assert "precision: bf16 (kept from the run's beginning)" in said
+    assert "bf16 is slow on" in said
+    assert machine() == began
+    assert "precision: fp32 (as you set it)" in train(out, "train.length=6st", "machine.precision=fp32", resume=True)
+    monkeypatch.setenv("PHALANX_CPU", "amx")
+    assert "precision: fp32 (kept from the run's beginning)" in train(out, "train.length=8st", resume=True)
+    said = train(out, "train.length=10st", "machine.precision=auto", resume=True)
+    assert "precision: bf16 (AMX present)" in said
+    assert machine()["precision"] == "bf16"
+
+
+@pytest.mark.numeric
 def test_accumulation_equals_the_big_batch_without_batch_norm(tmp_path: Path) -> None:
     plain = [
         "model.name=vit_tiny_patch16_224",

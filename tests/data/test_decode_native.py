@@ -35,6 +35,8 @@ from phalanx.native.build import find_library
 from tests.data.jpegs import ODD_SAMPLING, as_ycck, jpeg, native, of_size, oriented, photograph, without_tables
 from tests.data.samples import REAL, image_bytes, needs_real_data, noise
 
+pytestmark = pytest.mark.numeric
+
 EXACT = Decoding(exact=True)
 CPU = Path("/proc/cpuinfo")
 HAS_AVX2 = CPU.exists() and " avx2" in CPU.read_text()

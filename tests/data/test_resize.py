@@ -10,6 +10,8 @@ from phalanx.data.base import View
 from phalanx.data.resize import native_resizer, resize_all, resize_by_pillow, resize_into
 from tests.data.samples import noise, smooth
 
+pytestmark = pytest.mark.numeric
+
 
 @settings(max_examples=150, deadline=None)
 @given(

@@ -27,6 +27,8 @@ from phalanx.engine.settings import choose
 from phalanx.engine.state import TrainState
 from phalanx.native.build import find_library
 
+pytestmark = pytest.mark.numeric
+
 
 def images(count: int, channels: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
     made = torch.randn(count, channels, size, size + 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

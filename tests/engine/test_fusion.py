@@ -17,7 +17,10 @@ from phalanx.models.build import build_model
 from phalanx.models.fast import SHIFT_SCALE, ShiftNorm
 from phalanx.native.build import find_library
 
-pytestmark = pytest.mark.skipif(find_library("norm").handle is None, reason=find_library("norm").reason)
+pytestmark = [
+    pytest.mark.numeric,
+    pytest.mark.skipif(find_library("norm").handle is None, reason=find_library("norm").reason),
+]
 
 
 def images(count: int, channels: int, size: int) -> Tensor:

@@ -24,7 +24,7 @@ def test_trainers_meet_at_torchs_store() -> None:
         everybody.wait()  # the first one keeps the store
         return heard
 
-    everybody = threading.Barrier(3)
+    everybody = threading.Barrier(3, timeout=60)
     with ThreadPoolExecutor(3) as pool:
         heard = list(pool.map(meet, range(3)))
     assert heard == [[["ü0", "ü1", "ü2"], ["", "x", "xx"]]] * 3

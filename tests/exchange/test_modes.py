@@ -71,6 +71,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 ONE_WORKER = [["collective"], ["pserver", "--servers", "3"]]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("method", ONE_WORKER, ids=" ".join)
 def test_one_worker_is_local_bit_for_bit(local: Path, tmp_path: Path, method: list[str]) -> None:
     train(tmp_path / "run", "--update-method", *method)
@@ -81,6 +82,7 @@ def test_one_worker_is_local_bit_for_bit(local: Path, tmp_path: Path, method: li
         assert torch.equal(tensor, saved[name])
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(("workers", "method"), [(4, "collective"), (2, "pserver")])
 def test_workers_are_accumulated_micro_batches(tmp_path: Path, workers: int, method: str) -> None:
     # 101 samples in batches of 24: the last of an epoch has five, so that of four workers two have none. The rate is
@@ -97,6 +99,7 @@ def test_workers_are_accumulated_micro_batches(tmp_path: Path, workers: int, met
     assert (tmp_path / "many" / "logs" / "trainer-1.log").stat().st_size > 0
 
 
+@pytest.mark.numeric
 def test_a_checkpoint_does_not_care_which_mode_wrote_it(tmp_path: Path) -> None:
     """Half of a run in each of three modes, one worker each: the same as all of it in one."""
     out = tmp_path / "run"
@@ -178,6 +181,7 @@ def test_a_killed_launcher_ends_the_whole_job_and_resume_goes_on(tmp_path: Path)
     assert f"resumed at step {newest}" in resume(out, f"train.length={newest + 5}st")
 
 
+@pytest.mark.numeric
 def test_ctrl_c_saves_once_and_the_resumed_job_equals_the_undisturbed(tmp_path: Path) -> None:
     two = ["--update-method", "collective", "--workers", "2"]
     train(tmp_path / "whole", *two)

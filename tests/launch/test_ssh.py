@@ -23,7 +23,6 @@ pytestmark = pytest.mark.lab
 SMALL = ["train.length=4st", *LEAN, "model.name=wrn10_1"]
 # No batch norm: its statistics are each worker's own, and after a few steps accuracy hangs on them.
 EVEN = ["train.length=8st", *LEAN, "model.name=test_vit", "data.image_size=32", "optim.lr=0.01"]
-EVEN += ["machine.precision=fp32"]
 ROOT = Path(__file__).parents[2]
 SLEEPERS = Path(__file__).with_name("sleepers.py")
 
@@ -74,7 +73,7 @@ def test_hosts_of_different_kinds_compute_alike(lab: Lab, tmp_path: Path, server
         python.chmod(0o755)
     run = tmp_path / "run"
     words = ["-n", "2", *servers, "--ips", "h1,h2", "--python", str(lab.own / "python"), "--", "train", "digits"]
-    lab.run("h1", launch(lab, *words, *SMALL, "--out", str(run)))
+    lab.run("h1", launch(lab, *words, *SMALL, "machine.precision=auto", "--out", str(run)))
     logs = [(run / "logs" / f"trainer-{rank}.log").read_text() for rank in (0, 1)]
     why = "precision: fp32 (the CPU of h2 (worker 1) has neither AMX nor AVX512-BF16)"
     assert all(why in log for log in logs)
@@ -82,7 +81,7 @@ def test_hosts_of_different_kinds_compute_alike(lab: Lab, tmp_path: Path, server
     # A run that began with bf16 keeps it where that is slow, and says so.
     alone = tmp_path / "alone"
     train = [str(lab.own / "python"), "-m", "phalanx", "train"]
-    lab.run("h1", [*train, "digits", *SMALL, "checkpoint.every=4st", "--out", str(alone)])
+    lab.run("h1", [*train, "digits", *SMALL, "machine.precision=auto", "--out", str(alone)])
     assert "precision: bf16 (AVX512-BF16 present)" in (alone / "log.txt").read_text()
     lab.run("h2", [*train, "--resume", str(alone), "train.length=6st"])
     log = (alone / "log.txt").read_text()

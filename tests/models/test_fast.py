@@ -9,6 +9,8 @@ from phalanx.errors import UserError
 from phalanx.models.build import build_model
 from phalanx.models.fast import FastNet, ShiftNorm, Stage, build_fast
 
+pytestmark = pytest.mark.numeric
+
 
 def net(size: int = 32, channels: int = 3, width: float = 0.25) -> FastNet:
     return build_fast(num_classes=7, channels=channels, image_size=size, width=width)

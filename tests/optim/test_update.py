@@ -10,6 +10,8 @@ from phalanx.errors import UserError
 from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
 
+pytestmark = pytest.mark.numeric
+
 COSINE = Schedule("cosine", 0.1, 20, 2, "linear", 0.0, (), 0.1, 2.0, 0.0)
 
 

@@ -18,6 +18,8 @@ from phalanx.exchange.compress.top_k import TopKCodec
 from phalanx.exchange.compress.two_bit import TwoBitCodec
 from phalanx.native.build import native_status
 
+pytestmark = pytest.mark.numeric
+
 SIZES = (1, 2, 3, 4, 5, 7, 15, 16, 17, 31, 33, 255, 256, 257, 1000, CHUNK - 1, CHUNK + 1, 3 * CHUNK + 13)
 LOSSY: dict[str, Codec] = {
     "fp16": CastCodec(torch.float16),
