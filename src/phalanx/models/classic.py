@@ -12,9 +12,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from phalanx.errors import UserError
 from phalanx.models.inception_bn import build_inception_bn, build_inception_bn_small
@@ -50,9 +51,9 @@ def _squeezenet(*, num_classes: int, channels: int, image_size: int, drop: float
     if channels != 3:
         features = model.get_submodule("features")
         assert isinstance(features, nn.Sequential)
-        features[0] = _for_channels(features[0], channels)
-        nn.init.kaiming_uniform_(features[0].weight)
-        nn.init.zeros_(features[0].bias)
+        features[0] = first = _for_channels(features[0], channels)
+        nn.init.kaiming_uniform_(first.weight)
+        nn.init.constant_(cast(Tensor, first.bias), 0)
     return _named(model, "classifier.1")
 
 
@@ -114,7 +115,7 @@ def _for_channels(first: nn.Module, channels: int) -> nn.Conv2d:
         first.out_channels,
         kernel_size=(first.kernel_size[0], first.kernel_size[1]),
         stride=(first.stride[0], first.stride[1]),
-        padding=first.padding,
+        padding=cast(tuple[int, int], first.padding),
         bias=first.bias is not None,
     )
 
