@@ -17,6 +17,7 @@ from phalanx.cli_launch import app as launch_app
 from phalanx.cli_service import app as service_app
 from phalanx.cpu.features import hold_libraries_to_level
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+from phalanx.migrate.refuse import MigratingCommand
 from phalanx.openmp import let_idle_threads_sleep, let_idle_threads_spin_while_alone
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def phalanx(
     """Train image classifiers on one machine or many: one recipe, one result."""
 
 
-@app.command()
+@app.command(cls=MigratingCommand)
 def train(
     settings: Annotated[
         list[str] | None,

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from phalanx.errors import UserError, nearest
+from phalanx.migrate.refuse import MigratingCommand
 
 app = typer.Typer(add_completion=False)
 
@@ -30,7 +31,7 @@ LAUNCHERS = {
 Run = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="a run's folder; default: the latest here")]
 
 
-@app.command(context_settings={"ignore_unknown_options": False})
+@app.command(cls=MigratingCommand, context_settings={"ignore_unknown_options": False})
 def launch(
     words: Annotated[list[str], typer.Argument(metavar="-- train [RECIPE] ...", help="the command of one machine")],
     workers: Annotated[int | None, typer.Option("-n", "--workers", min=1, help="trainers over all hosts")] = None,

@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from phalanx.migrate.refuse import MigratingCommand
+
 DEFAULT_BIND = "127.0.0.1:7300"
 
 app = typer.Typer()
 
 
-@app.command("serve-data")
+@app.command("serve-data", cls=MigratingCommand)
 def serve_data(
     settings: Annotated[
         list[str] | None,

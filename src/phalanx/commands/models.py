@@ -8,8 +8,9 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.config.model_names import SHORT_NAMES
 from phalanx.errors import UserError, nearest
-from phalanx.models.cifar import LISTED
+from phalanx.models.build import LISTED
 from phalanx.models.listing import ModelCost, costs, list_models
 from phalanx.observe.tables import print_line, tab_separated
 
@@ -30,7 +31,7 @@ def show_models(console: Console, pattern: str | None, size: int | None) -> None
         _print_costs(console, names, size)
         return
     _print_costs(console, LISTED, size)
-    _print_families(console, Counter(map(_family, list_models()[len(LISTED) :])))
+    _print_families(console, Counter(map(_family, list_models()[len(LISTED) + len(SHORT_NAMES) :])))
 
 
 def _print_costs(console: Console, names: Iterable[str], size: int | None) -> None:

@@ -118,10 +118,10 @@ def resolve(layers: Sequence[Layer]) -> Resolved:
     origins: dict[str, str] = {}
     known = setting_keys()
     for layer in layers:
-        for key in flatten(layer.values):
+        for key, value in flatten(layer.values).items():
             owner = _owner(key, known)
             if owner is None:
-                _refuse_unknown(key, layer.origin, known)
+                _refuse_unknown(key, value, layer.origin, known)
             else:
                 origins[owner] = layer.origin
         _merge(merged, layer.values)
@@ -146,7 +146,11 @@ def _owner(key: str, known: Sequence[str]) -> str | None:
     return next((name for name in known if name.endswith(".options") and key.startswith(name + ".")), None)
 
 
-def _refuse_unknown(key: str, origin: str, known: Sequence[str]) -> None:
+def _refuse_unknown(key: str, value: Any, origin: str, known: Sequence[str]) -> None:
+    from phalanx.migrate.refuse import setting_remedy
+
+    if there := setting_remedy(key, value):
+        raise UserError(f"there is no setting {key!r}", why=f"given by {origin}", remedy=there)
     sections = sorted({name.split(".")[0] for name in known})
     if key in sections:
         inside = [name for name in known if name.startswith(key + ".")]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from phalanx.config.durations import Duration
+from phalanx.config.model_names import translate_name
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -31,6 +32,12 @@ class ModelConfig(Section):
     drop_path: Share | None = Field(None, description="stochastic depth rate")
     new_head: bool = Field(False, description="with --init-from: keep a fresh classifier if its shape differs")
     options: dict[str, Any] = Field({}, description="further keyword arguments of the model's constructor")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _our_name(cls, given: Any) -> Any:
+        """Other systems' names of networks become ours, here and nowhere else."""
+        return translate_name(given) if isinstance(given, dict) else given
 
 
 class SyntheticConfig(Section):

@@ -1,1 +1,1 @@
-"""From a model's name to a model: timm's zoo, and the CIFAR networks that it lacks."""
+"""From a model's name to a model: timm's zoo, the CIFAR networks and the classics that it lacks."""

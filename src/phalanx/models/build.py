@@ -1,21 +1,23 @@
-"""From the model configuration to a model, ready to train: ours by name, or any classifier of timm's."""
+"""From the model configuration to a model, ready to train: ours, a classic, or any classifier of timm's."""
 
 from torch import nn
 
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError, nearest
-from phalanx.models import fast
+from phalanx.models import cifar, fast
 from phalanx.models.cifar import CifarNet, Plan, build_cifar, plan_of
+from phalanx.models.classic import CLASSICS, build_classic
 from phalanx.models.initialize import initialize, undo_zero_init
 from phalanx.models.zoo import build_timm
 
+LISTED = (*cifar.LISTED, fast.NAME, *CLASSICS)
 CIFAR_OPTIONS = ("width", "dropout")
 FAST_OPTIONS = ("width", "edge")
 
 
 def is_ours(name: str) -> bool:
-    """Whether the model is one that timm does not know."""
-    return name == fast.NAME or plan_of(name) is not None
+    """Whether the model is one that timm does not know: a network of ours, or a classic."""
+    return name == fast.NAME or name in CLASSICS or plan_of(name) is not None
 
 
 def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
@@ -30,6 +32,10 @@ def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_s
         quick = fast.build_fast(num_classes=num_classes, channels=channels, image_size=image_size, **config.options)
         initialize(quick, config.initializer)
         return quick
+    if config.name in CLASSICS:
+        classic = _build_classic(config, num_classes=num_classes, channels=channels, image_size=image_size)
+        initialize(classic, config.initializer)
+        return classic
     plan = plan_of(config.name)
     if plan is not None:
         ours = _build_cifar(config, plan, num_classes=num_classes, channels=channels)
@@ -60,6 +66,23 @@ def _build_cifar(config: ModelConfig, plan: Plan, *, num_classes: int, channels:
     )
 
 
+def _build_classic(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
+    if config.pretrained and CLASSICS[config.name].from_torchvision:
+        raise UserError(
+            f"model.pretrained: timm has no weights of {config.name}",
+            why="torchvision publishes some, as pickles, which can run code",
+            remedy="save them as safetensors where you trust them, and start from that file: --init-from FILE",
+        )
+    _refuse_foreign(config, ())
+    if config.drop_path is not None:
+        raise UserError(
+            f"model.drop_path={config.drop_path}: {config.name} has no such rate", remedy="leave drop_path out"
+        )
+    return build_classic(
+        config.name, num_classes=num_classes, channels=channels, image_size=image_size, drop=config.drop
+    )
+
+
 def _refuse_foreign(config: ModelConfig, options: tuple[str, ...]) -> None:
     """What only other models have."""
     if config.pretrained:
@@ -67,5 +90,6 @@ def _refuse_foreign(config: ModelConfig, options: tuple[str, ...]) -> None:
     for option in config.options:
         if option not in options:
             raise UserError(
-                f"model.options.{option}: {config.name} has no such option", remedy=nearest(option, options)
+                f"model.options.{option}: {config.name} has no such option",
+                remedy=nearest(option, options) if options else "leave it out",
             )

@@ -18,9 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from phalanx.config.model_names import SHORT_NAMES
 from phalanx.config.schema import ModelConfig
-from phalanx.models import cifar, fast, zoo
-from phalanx.models.build import build_model, is_ours
+from phalanx.errors import UserError
+from phalanx.models import cifar, zoo
+from phalanx.models.build import LISTED, build_model, is_ours
+from phalanx.models.classic import CLASSICS
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,10 @@ CACHE = TypeAdapter(dict[str, ModelCost])
 
 
 def list_models(pattern: str | None = None) -> list[str]:
-    """The names that match a glob or contain a word: ours first, then timm's."""
+    """The names that match a glob or contain a word: ours first, then what others call them, then timm's."""
     import timm
 
-    names = [*cifar.LISTED, fast.NAME, *timm.list_models()]
+    names = [*LISTED, *SHORT_NAMES, *timm.list_models()]
     if not pattern:
         return names
     glob = pattern.lower() if any(sign in pattern for sign in "*?[") else f"*{pattern.lower()}*"
@@ -73,10 +76,20 @@ def cache_path() -> Path:
 
 
 def _count(name: str, image_size: int | None) -> ModelCost:
+    config, channels = ModelConfig(name=name), 3
+    name = config.name  # where another system's name was given, ours
     if is_ours(name):
-        size = (image_size or cifar.IMAGE_SIZE,) * 2
-        with torch.device("meta"):
-            model = build_model(ModelConfig(name=name), num_classes=10, channels=3, image_size=size[0])
+        classic = CLASSICS.get(name)
+        designed, classes = (classic.image_size, classic.num_classes) if classic else (cifar.IMAGE_SIZE, 10)
+        channels = classic.channels if classic else 3
+        size = (image_size or designed,) * 2
+        try:
+            with torch.device("meta"):
+                model = build_model(config, num_classes=classes, channels=channels, image_size=size[0])
+        except UserError:
+            if classic is None:
+                raise
+            return UNKNOWN  # of images that it cannot see
     else:
         zoo.require_known(name)
         size = (image_size, image_size) if image_size else zoo.own_input_size(name)
@@ -85,16 +98,16 @@ def _count(name: str, image_size: int | None) -> ModelCost:
             model = zoo.build_outline(name, {"img_size": image_size} if sized else {})
         except Exception:  # one model that timm cannot build must not end the listing of a thousand
             return UNKNOWN
-    return ModelCost(sum(p.numel() for p in model.parameters()), _macs(model, size), max(size))
+    return ModelCost(sum(p.numel() for p in model.parameters()), _macs(model, size, channels), max(size))
 
 
-def _macs(model: nn.Module, size: tuple[int, int]) -> int | None:
+def _macs(model: nn.Module, size: tuple[int, int], channels: int) -> int | None:
     """Multiply-adds of one image, as every publication counts them: convolutions and matrix products."""
     # the counter's hooks stumble over a parameter that wants a gradient
     model.eval().requires_grad_(False)
     try:
         with FlopCounterMode(display=False) as counter:
-            model(torch.empty(1, 3, *size, device="meta"))
+            model(torch.empty(1, channels, *size, device="meta"))
     except Exception:  # a model that looks at values, or that cannot take the size
         return None
     return int(counter.get_total_flops()) // 2

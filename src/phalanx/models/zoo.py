@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError, nearest
 from phalanx.models.cifar import LISTED
+from phalanx.models.classic import CLASSICS
 from phalanx.models.pretrained import cannot_fetch, require_weights
 
 DECIDED_ELSEWHERE = {
@@ -63,7 +64,9 @@ def require_known(name: str) -> None:
         raise UserError(
             f"model.name={name} is not known",
             why=f"neither we nor timm {timm.__version__}, with its {len(known)} models, have it",
-            remedy=f"model.name={renamed}" if renamed else f"{nearest(name, [*LISTED, *known])} (see `phalanx models`)",
+            remedy=f"model.name={renamed}"
+            if renamed
+            else f"{nearest(name, [*LISTED, *CLASSICS, *known])} (see `phalanx models`)",
         )
     tags = timm.list_models(f"{architecture}.*", include_tags=True)
     if tag and name not in tags:

@@ -1,0 +1,21 @@
+"""The rows of the table, for parametrized tests."""
+
+from collections.abc import Iterator
+
+from phalanx.migrate.table import Group, Kind, Row, systems
+
+
+def groups() -> Iterator[tuple[str, Group]]:
+    for system in systems():
+        for group in system.groups:
+            yield system.name, group
+
+
+def rows(*kinds: Kind) -> list[tuple[str, Kind, Row]]:
+    return [
+        (name, group.kind, row) for name, group in groups() if not kinds or group.kind in kinds for row in group.rows
+    ]
+
+
+def label(value: object) -> str | None:
+    return value.names[0] if isinstance(value, Row) else None
