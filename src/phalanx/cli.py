@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from phalanx.config.resolve import Layer
-    from phalanx.config.schema import ExchangeConfig, RunConfig
+    from phalanx.config.schema import ExchangeConfig
     from phalanx.launch.role import Role
     from phalanx.request import Request
 
@@ -136,7 +136,12 @@ def train(
     data_service: Annotated[str | None, typer.Option(help="data servers that make batches: HOST:PORT,…")] = None,
     data_servers: Annotated[int | None, typer.Option(help="data servers on this machine")] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder; default runs/NAME-TIME")] = None,
-    resume: Annotated[str | None, typer.Option(help="continue a run; without a value the latest")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="continue a run, or from one of its checkpoints; without a value the latest run")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="with --resume: from the checkpoint there, such as 30ep, 5000st, 50%")
+    ] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
@@ -149,7 +154,7 @@ def train(
     config = request.resolved.config
     hold_lifeline()
     if role is None:
-        _check_early(config)
+        _check_early(request)
     if role is None and (config.exchange.method != "local" or config.data.servers or config.eval.evaluator):
         raise typer.Exit(_launch(request))
     if role is not None:
@@ -182,11 +187,15 @@ def train(
     raise typer.Exit(run(request, Console(quiet=quiet), role))
 
 
-def _check_early(config: "RunConfig") -> None:
+def _check_early(request: "Request") -> None:
     """What can be refused without torch, whose import takes seconds, and without starting a job."""
     from phalanx.config.batch import samples_per_step
     from phalanx.data.formats import recognise
+    from phalanx.rewind import find_step
 
+    config = request.resolved.config
+    if request.resume is not None and request.at_step is not None:
+        find_step(request.resume.checkpoints, request.at_step)
     samples_per_step(config)
     if not config.data.service:
         recognise(config.data.source)
@@ -199,7 +208,7 @@ def _launch(request: "Request") -> int:
 
     config = request.resolved.config
     folder = request.resume or create_run(request.out, config.name)
-    job = local_job(folder.path, sys.argv[2:], config, request.command)
+    job = local_job(folder.path, sys.argv[2:], request)
     return conduct_here(job, Console(stderr=True))
 
 
@@ -208,7 +217,9 @@ def read_request(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Req
     from phalanx.config.flags import FLAGS, flag_layers
 
     layers = flag_layers({flag: given[flag] for flag in FLAGS})
-    return _request(given["settings"] or [], layers, given["out"], given["resume"], given["init_from"], role)
+    return _request(
+        given["settings"] or [], layers, given["out"], given["resume"], given["at"], given["init_from"], role
+    )
 
 
 def _request(
@@ -216,6 +227,7 @@ def _request(
     flags: "list[Layer]",
     out: Path | None,
     resume: str | None,
+    at: str | None,
     init_from: Path | None,
     role: "Role | None",
 ) -> "Request":
@@ -225,12 +237,19 @@ def _request(
     from phalanx.config.resolve import parse_override, resolve
     from phalanx.launch.seats import job_layer
     from phalanx.request import Request
-    from phalanx.run import RunFolder, find_run
+    from phalanx.rewind import choose
+    from phalanx.run import RunFolder
 
     recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
     tail = [*flags, *map(parse_override, overrides)]
     command = os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])
     if resume is None:
+        if at is not None:
+            raise UserError(
+                "--at does not go without --resume",
+                why="it says from which checkpoint of a run to go on",
+                remedy=f"--resume RUN --at {at}",
+            )
         layers = load_recipe(recipe or default_recipe(tail)).layers
         tail = [*job_layer(role, [*layers, *tail]), *tail]
         resolved = resolve([*layers, *imply_collective(layers, tail)])
@@ -243,15 +262,15 @@ def _request(
             why="a resumed run keeps its recipe, its folder and its weights",
             remedy="leave it out, or start a new run",
         )
-    if role is not None and role.run is not None:
-        run = RunFolder(role.run)
+    if role is not None and role.run is not None:  # the launcher has put aside what was saved after the place
+        run, step = RunFolder(role.run), None
     else:
-        run = find_run(None if resume == LATEST else Path(resume))
+        run, step = choose(None if resume == LATEST else Path(resume), at)
     before = run.layer()
     tail = [*job_layer(role, [before, *tail]), *tail]
     resolved = resolve([before, *keep_batch(resolve([before]).config, imply_collective([before], tail))])
     _refuse_other_world(resolved.config.exchange, role)
-    return Request(resolved, command, resume=run)
+    return Request(resolved, command, resume=run, at_step=step)
 
 
 def _refuse_other_world(exchange: "ExchangeConfig", role: "Role | None") -> None:

@@ -120,7 +120,7 @@ class Evaluator:
             return False
         known = evaluations(read_events(self.folder.path))
         done = {0, *(one.step for one in known)}  # nobody asks what a model knows before it has learnt
-        waiting = [one for one in there if one not in self._damaged and _step_of(one[0]) not in done]
+        waiting = [one for one in there if one not in self._damaged and checkpoint.step_of(Path(one[0])) not in done]
         if not waiting:
             self._keep_best(known)
             self._seen = there
@@ -133,7 +133,9 @@ class Evaluator:
         except UserError as error:
             if _written(self.folder.checkpoints / name) == written:  # and not replaced while it was read
                 self._damaged.add((name, written))
-                self.observer.emit(ev.Note(_step_of(name), f"{error.what}: {error.why}; it is not evaluated"))
+                self.observer.emit(
+                    ev.Note(checkpoint.step_of(Path(name)), f"{error.what}: {error.why}; it is not evaluated")
+                )
             return True
         self._keep_best([*known, event])
         self.observer.emit(event)
@@ -186,7 +188,7 @@ class Evaluator:
         if best is not None and keep.keep_best and checkpoint.path_of(folder, best.step).is_dir():
             checkpoint.mark_best(folder, best.step, best.top1)
         evaluated = {one.step for one in known}
-        checkpoint.prune(folder, keep.keep_last, lambda path: _step_of(path.name) in evaluated)
+        checkpoint.prune(folder, keep.keep_last, lambda path: checkpoint.step_of(path) in evaluated)
 
 
 def _written(path: Path) -> int:
@@ -194,7 +196,3 @@ def _written(path: Path) -> int:
         return (path / checkpoint.MANIFEST).stat().st_mtime_ns
     except OSError:  # it is being replaced
         return 0
-
-
-def _step_of(name: str) -> int:
-    return int(name.rpartition("-")[2])

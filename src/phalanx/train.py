@@ -111,7 +111,15 @@ def _run(request: Request, console: Console, role: Role) -> int:
     if exchange.joined_step is not None:
         state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)
     elif request.resume is not None:
-        resumed = restore(request.resume.checkpoints, state, exchange, identity, plan, evaluator=config.eval.evaluator)
+        resumed = restore(
+            request.resume.checkpoints,
+            state,
+            exchange,
+            identity,
+            plan,
+            at_step=request.at_step,
+            evaluator=config.eval.evaluator,
+        )
     folder = request.resume or _folder(request, role)
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
