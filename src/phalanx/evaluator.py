@@ -133,9 +133,8 @@ class Evaluator:
         except UserError as error:
             if _written(self.folder.checkpoints / name) == written:  # and not replaced while it was read
                 self._damaged.add((name, written))
-                self.observer.emit(
-                    ev.Note(checkpoint.step_of(Path(name)), f"{error.what}: {error.why}; it is not evaluated")
-                )
+                step = checkpoint.step_of(Path(name))
+                self.observer.emit(ev.Note(step, f"{error.what}: {error.why}; it is not evaluated"))
             return True
         self._keep_best([*known, event])
         self.observer.emit(event)
