@@ -115,7 +115,7 @@ def train(
     lr_factor: Annotated[float | None, typer.Option(help="by what it is multiplied there")] = None,
     warmup_epochs: Annotated[float | None, typer.Option()] = None,
     label_smoothing: Annotated[float | None, typer.Option()] = None,
-    top_k: Annotated[int | None, typer.Option(help="k of the second accuracy")] = None,
+    top_k: Annotated[int | None, typer.Option(help="k of the second accuracy; 0 or 1: top-1 alone")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16")] = None,
     fast_path: Annotated[str | None, typer.Option(help="auto, off: faster forms of layers on a CPU")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = None,

@@ -74,7 +74,7 @@ def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopp
     if settings.fast_path:
         tune_convolutions(model)
     inputs = Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed)
-    k = min(config.eval.top_k, len(identity.classes))
+    k = config.eval.k(len(identity.classes))
     return Evaluator(
         config=config,
         folder=folder,

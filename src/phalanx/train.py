@@ -165,7 +165,7 @@ def _run(request: Request, console: Console, role: Role) -> int:
         settings,
         Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed, sizes),
         config.loss.label_smoothing,
-        min(config.eval.top_k, len(identity.classes)),
+        config.eval.k(len(identity.classes)),
         config.train.seed,
         views_of(config.eval),
         config.train.monitor,

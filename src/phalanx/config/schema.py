@@ -200,7 +200,13 @@ class EvalConfig(Section):
     shift: Annotated[int, Field(ge=0)] = Field(
         0, description="average also over the image moved by so many pixels, up left and down right"
     )
-    top_k: Annotated[int, Field(ge=2)] = Field(5, description="k of the second accuracy; capped by the classes")
+    top_k: Annotated[int, Field(ge=0)] = Field(
+        5, description="k of the second accuracy, capped by the classes; 0 or 1: top-1 alone is reported"
+    )
+
+    def k(self, num_classes: int) -> int:
+        """The k that is counted; 1 where top-1 alone is reported."""
+        return max(1, min(self.top_k, num_classes))
 
 
 class CheckpointConfig(Section):
