@@ -28,13 +28,14 @@ from phalanx.train import run
 from tests.conftest import LEAN
 
 # Small enough for seconds, with everything that could break exactness: momentum, warm-up, batch norm, random crops,
-# dropout, mixing, erasing, EMA, an epoch that the batch size does not divide, checkpoints in mid-epoch.
+# rotation, dropout, mixing, erasing, EMA, an epoch that the batch size does not divide, checkpoints in mid-epoch.
 SMALL = [
     "model.name=wrn10_1",
     "model.drop=0.1",
     "augment.mixup=0.2",
     "augment.cutmix=1",
     "augment.erase=0.3",
+    "augment.rotate=10",
     "optim.ema=0.9",
     "train.batch_size=100",
     "train.length=3ep",

@@ -90,11 +90,14 @@ Flip = Share | Literal["alternate"]
 class AugmentConfig(Section):
     crop: Literal["none", "pad", "random-resized"] = "none"
     pad: Count = Field(4, description="pixels of padding for crop: pad")
-    pad_mode: Literal["zero", "reflect"] = "zero"
+    pad_mode: Literal["zero", "reflect"] = Field("zero", description="what is seen outside of the image")
     scale: tuple[Positive, Positive] = Field((0.08, 1.0), description="area range of the random-resized crop")
     ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), description="aspect range of the random-resized crop")
     flip: Flip = Field(
         0.0, description="probability of a horizontal flip; alternate: every second epoch, half of the images first"
+    )
+    rotate: Annotated[float, Field(ge=0, le=180)] = Field(
+        0.0, description="degrees: turned by up to so many either way, after the crop; pad_mode fills the corners"
     )
     brightness: NotNegative = 0.0
     contrast: NotNegative = 0.0
