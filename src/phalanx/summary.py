@@ -19,6 +19,8 @@ from phalanx.trainer import Trainer
 def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: int) -> dict[str, str]:
     """What was decided, each with its reason."""
     rate = scaled_rate(config.optim.lr, config.optim.lr_per, start.samples_per_step)
+    share = config.schedule.start_share(config.micro_batches)
+    rates = f"peak rate {rate:g}" + (f" (warm-up from {rate * share:g})" if share else "")
     least, more = divmod(start.samples_per_step, config.micro_batches)
     each, uneven = divmod(config.micro_batches, workers)
     parts = [f"{least} or {least + 1} a micro-batch" if more else f"{least} a micro-batch"]
@@ -33,7 +35,7 @@ def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: 
         "data": f"{start.data}; {start.val_samples:,} for validation; {start.classes} classes",
         "length": f"{start.total_steps:,} steps, {start.steps_per_epoch:,} an epoch",
         "batch": f"{start.samples_per_step} samples a step = {' × '.join(parts)}",
-        "optimizer": f"{config.optim.name}, peak rate {rate:g}, {config.schedule.kind}, seed {config.train.seed}",
+        "optimizer": f"{config.optim.name}, {rates}, {config.schedule.kind}, seed {config.train.seed}",
         "updates": config.exchange.method,
         **start.decisions,
         **{f"note {number}": note for number, note in enumerate(start.notes, 1)},

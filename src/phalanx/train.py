@@ -267,7 +267,13 @@ def _first_images(source: Source, identity: Identity, config: RunConfig) -> Tens
 
 def _schedule(config: RunConfig, plan: Plan) -> Schedule:
     peak = scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step)
-    return make_schedule(config.schedule, peak=peak, total=plan.total_steps, in_steps=plan.in_steps)
+    return make_schedule(
+        config.schedule,
+        peak=peak,
+        total=plan.total_steps,
+        in_steps=plan.in_steps,
+        micro_batches=config.micro_batches,
+    )
 
 
 def data_service(config: RunConfig, role: Role, tell: Callable[[str], None]) -> Service | None:

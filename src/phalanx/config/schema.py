@@ -131,11 +131,18 @@ class OptimConfig(Section):
     options: dict[str, Any] = Field({}, description="further keyword arguments of the optimizer")
 
 
+OnePart = Annotated[str, Field(pattern=r"^(one-worker|one-of-[1-9]\d*)$")]
+
+
 class ScheduleConfig(Section):
     kind: Literal["constant", "step", "cosine", "polynomial", "one-cycle"] = "cosine"
     warmup: Duration = Duration(0, "ep")
     warmup_kind: Literal["linear", "power", "sqrt"] = "linear"
-    warmup_start: Share = Field(0.0, description="share of the rate at which warm-up starts")
+    warmup_start: Share | OnePart = Field(
+        0.0,
+        description="share of the rate at which warm-up starts; one-worker: the rate of one micro-batch, "
+        "by the linear scaling rule; one-of-32: of one of 32 in a step",
+    )
     milestones: list[Duration] = Field([], description="step: where the rate is multiplied by `factor`")
     every: Duration | None = Field(None, description="step: multiply by `factor` every so often, instead")
     factor: Positive = 0.1
@@ -147,6 +154,16 @@ class ScheduleConfig(Section):
         if self.kind == "step" and not self.milestones and self.every is None:
             raise ValueError("schedule.kind=step needs schedule.milestones (such as [30ep, 60ep]) or schedule.every")
         return self
+
+    def start_share(self, micro_batches: int) -> float:
+        """The share of the rate at which warm-up starts, in a run whose steps have so many micro-batches.
+
+        By the linear scaling rule, a micro-batch alone would have its part of the rate. On one worker each, that is a
+        worker's rate; accumulated ones count as workers, so that the same steps have the same rates wherever they run.
+        """
+        if isinstance(self.warmup_start, float):
+            return self.warmup_start
+        return 1 / (micro_batches if self.warmup_start == "one-worker" else int(self.warmup_start.rpartition("-")[2]))
 
 
 class TrainConfig(Section):
