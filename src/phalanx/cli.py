@@ -372,14 +372,25 @@ def plot(
 
 @app.command()
 def compare(
-    one: Annotated[Path, typer.Argument(help="a run's folder")],
-    other: Annotated[Path, typer.Argument(help="another run's folder")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="the figure: .png, .svg or .pdf")] = Path("compare.png"),
+    runs: Annotated[list[Path], typer.Argument(help="folders of runs")],
+    form: Annotated[
+        str | None, typer.Option("--format", help="a table: text, markdown, csv; default text, but not of two runs")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="a table's file: .txt, .md, .csv; two runs' figure: .png, .svg, .pdf"),
+    ] = None,
 ) -> None:
-    """Say whether two runs learned the same: weights, metrics, curves."""
-    from phalanx.commands.compare import compare_runs
+    """Say whether two runs learned the same (weights, metrics, curves); of more, print a table of results."""
+    from phalanx.commands.compare_table import show_results, table_format
 
-    compare_runs(Console(), one, other, out)
+    chosen = table_format(form, out)
+    if len(runs) == 2 and chosen is None:
+        from phalanx.commands.compare import compare_runs
+
+        compare_runs(Console(), runs[0], runs[1], out or Path("compare.png"))
+    else:
+        show_results(Console(), runs, chosen, out)
 
 
 @app.command()
