@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,13 +30,14 @@ from phalanx.train import run
 from tests.conftest import LEAN
 
 # Small enough for seconds, with everything that could break exactness: momentum, warm-up, batch norm, random crops,
-# dropout, mixing, erasing, EMA, an epoch that the batch size does not divide, checkpoints in mid-epoch.
+# rotation, dropout, mixing, erasing, EMA, an epoch that the batch size does not divide, checkpoints in mid-epoch.
 SMALL = [
     "model.name=wrn10_1",
     "model.drop=0.1",
     "augment.mixup=0.2",
     "augment.cutmix=1",
     "augment.erase=0.3",
+    "augment.rotate=10",
     "optim.ema=0.9",
     "train.batch_size=100",
     "train.length=3ep",
@@ -178,6 +180,26 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_used(uninter
     assert "is damaged" in train(out, resume=True)
     assert (out / "checkpoints" / f"damaged-{newest.name}").is_dir()
     assert_same_run(uninterrupted, out)
+
+
+@pytest.mark.parametrize(("k", "who"), [("0", "--evaluator"), ("1", "--no-evaluator")])
+def test_top_1_alone_is_reported_where_no_other_is_asked_for(tmp_path: Path, k: str, who: str) -> None:
+    out = tmp_path / "run"
+    small = ["model.name=wrn10_1", "train.length=4st", "eval.every=2st", "train.log_every=2", *LEAN]
+    process = start("digits", *small, "train.curves=true", "--top-k", k, who, "--out", str(out))
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    evaluate = [sys.executable, "-m", "phalanx", "eval", str(out)]
+    said += subprocess.run(evaluate, capture_output=True, text=True, check=True, timeout=120).stdout
+    said += (out / "log.txt").read_text()
+    assert "validation at step 4: top-1 " in said
+    assert set(re.findall(r"top-\w+", said)) == {"top-1"}
+    assert not re.search(r"top-1 [\d.]+ %,? top-1", said)
+    for record in metrics(out):
+        assert record["topk"] == record["top1"]
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["k"], summary["best"]["topk"]) == (1, summary["best"]["top1"])
+    assert (out / "curves.png").stat().st_size > 0
 
 
 def test_threads_of_the_loader_change_nothing(uninterrupted: Path, tmp_path: Path) -> None:

@@ -59,6 +59,11 @@ def path_of(folder: Path, step: int) -> Path:
     return folder / f"{_PREFIX}{step:08d}"
 
 
+def step_of(path: Path) -> int:
+    """The step of a checkpoint's folder."""
+    return int(path.name.rpartition("-")[2])
+
+
 def claim(folder: Path, step: int) -> bool:
     """True for the first of several workers that wish to save a step: the others need not."""
     try:
@@ -179,12 +184,23 @@ def mark_best(folder: Path, step: int, top1: float) -> None:
 
 def best_path(folder: Path) -> Path | None:
     """The best checkpoint, where one was marked and is still there."""
+    step = _best_step(folder)
+    path = path_of(folder, step) if step is not None else None
+    return path if path is not None and path.is_dir() else None
+
+
+def _best_step(folder: Path) -> int | None:
     try:
-        step = json.loads((folder / BEST).read_text(encoding="utf-8"))["step"]
+        return int(json.loads((folder / BEST).read_text(encoding="utf-8"))["step"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    path = path_of(folder, step)
-    return path if path.is_dir() else None
+
+
+def forget_best_after(folder: Path, step: int) -> None:
+    """No longer mark a best that the run has gone back behind."""
+    best = _best_step(folder)
+    if best is not None and best > step:
+        (folder / BEST).unlink(missing_ok=True)
 
 
 def prune(folder: Path, keep_last: int, done: Callable[[Path], bool] = lambda path: True) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from phalanx.config.resolve import Layer
-    from phalanx.config.schema import ExchangeConfig, RunConfig
+    from phalanx.config.schema import ExchangeConfig
     from phalanx.launch.role import Role
     from phalanx.request import Request
 
@@ -118,7 +118,7 @@ def train(
     lr_factor: Annotated[float | None, typer.Option(help="by what it is multiplied there")] = None,
     warmup_epochs: Annotated[float | None, typer.Option()] = None,
     label_smoothing: Annotated[float | None, typer.Option()] = None,
-    top_k: Annotated[int | None, typer.Option(help="k of the second accuracy")] = None,
+    top_k: Annotated[int | None, typer.Option(help="k of the second accuracy; 0 or 1: top-1 alone")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16")] = None,
     fast_path: Annotated[str | None, typer.Option(help="auto, native, products, off: faster layers on a CPU")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = None,
@@ -139,7 +139,12 @@ def train(
     data_service: Annotated[str | None, typer.Option(help="data servers that make batches: HOST:PORT,…")] = None,
     data_servers: Annotated[int | None, typer.Option(help="data servers on this machine")] = None,
     out: Annotated[Path | None, typer.Option(help="the run's folder; default runs/NAME-TIME")] = None,
-    resume: Annotated[str | None, typer.Option(help="continue a run; without a value the latest")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="continue a run, or from one of its checkpoints; without a value the latest run")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="with --resume: from the checkpoint there, such as 30ep, 5000st, 50%")
+    ] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
@@ -152,7 +157,7 @@ def train(
     config = request.resolved.config
     hold_lifeline()
     if role is None:
-        _check_early(config)
+        _check_early(request)
     if role is None and (config.exchange.method != "local" or config.data.servers or config.eval.evaluator):
         raise typer.Exit(_launch(request))
     if role is not None:
@@ -185,11 +190,15 @@ def train(
     raise typer.Exit(run(request, Console(quiet=quiet), role))
 
 
-def _check_early(config: "RunConfig") -> None:
+def _check_early(request: "Request") -> None:
     """What can be refused without torch, whose import takes seconds, and without starting a job."""
     from phalanx.config.batch import samples_per_step
     from phalanx.data.formats import recognise
+    from phalanx.rewind import find_step
 
+    config = request.resolved.config
+    if request.resume is not None and request.at_step is not None:
+        find_step(request.resume.checkpoints, request.at_step)
     samples_per_step(config)
     if not config.data.service:
         recognise(config.data.source)
@@ -202,7 +211,7 @@ def _launch(request: "Request") -> int:
 
     config = request.resolved.config
     folder = request.resume or create_run(request.out, config.name)
-    job = local_job(folder.path, sys.argv[2:], config, request.command)
+    job = local_job(folder.path, sys.argv[2:], request)
     return conduct_here(job, Console(stderr=True))
 
 
@@ -211,7 +220,9 @@ def read_request(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Req
     from phalanx.config.flags import FLAGS, flag_layers
 
     layers = flag_layers({flag: given[flag] for flag in FLAGS})
-    return _request(given["settings"] or [], layers, given["out"], given["resume"], given["init_from"], role)
+    return _request(
+        given["settings"] or [], layers, given["out"], given["resume"], given["at"], given["init_from"], role
+    )
 
 
 def _request(
@@ -219,6 +230,7 @@ def _request(
     flags: "list[Layer]",
     out: Path | None,
     resume: str | None,
+    at: str | None,
     init_from: Path | None,
     role: "Role | None",
 ) -> "Request":
@@ -228,12 +240,19 @@ def _request(
     from phalanx.config.resolve import parse_override, resolve
     from phalanx.launch.seats import job_layer
     from phalanx.request import Request
-    from phalanx.run import RunFolder, find_run
+    from phalanx.rewind import choose
+    from phalanx.run import RunFolder
 
     recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
     tail = [*flags, *map(parse_override, overrides)]
     command = os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])
     if resume is None:
+        if at is not None:
+            raise UserError(
+                "--at does not go without --resume",
+                why="it says from which checkpoint of a run to go on",
+                remedy=f"--resume RUN --at {at}",
+            )
         layers = load_recipe(recipe or default_recipe(tail)).layers
         tail = [*job_layer(role, [*layers, *tail]), *tail]
         resolved = resolve([*layers, *imply_collective(layers, tail)])
@@ -246,15 +265,15 @@ def _request(
             why="a resumed run keeps its recipe, its folder and its weights",
             remedy="leave it out, or start a new run",
         )
-    if role is not None and role.run is not None:
-        run = RunFolder(role.run)
+    if role is not None and role.run is not None:  # the launcher has put aside what was saved after the place
+        run, step = RunFolder(role.run), None
     else:
-        run = find_run(None if resume == LATEST else Path(resume))
+        run, step = choose(None if resume == LATEST else Path(resume), at)
     before = run.layer()
     tail = [*job_layer(role, [before, *tail]), *tail]
     resolved = resolve([before, *keep_batch(resolve([before]).config, imply_collective([before], tail))])
     _refuse_other_world(resolved.config.exchange, role)
-    return Request(resolved, command, resume=run)
+    return Request(resolved, command, resume=run, at_step=step)
 
 
 def _refuse_other_world(exchange: "ExchangeConfig", role: "Role | None") -> None:
@@ -356,14 +375,25 @@ def plot(
 
 @app.command()
 def compare(
-    one: Annotated[Path, typer.Argument(help="a run's folder")],
-    other: Annotated[Path, typer.Argument(help="another run's folder")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="the figure: .png, .svg or .pdf")] = Path("compare.png"),
+    runs: Annotated[list[Path], typer.Argument(help="folders of runs")],
+    form: Annotated[
+        str | None, typer.Option("--format", help="a table: text, markdown, csv; default text, but not of two runs")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="a table's file: .txt, .md, .csv; two runs' figure: .png, .svg, .pdf"),
+    ] = None,
 ) -> None:
-    """Say whether two runs learned the same: weights, metrics, curves."""
-    from phalanx.commands.compare import compare_runs
+    """Say whether two runs learned the same (weights, metrics, curves); of more, print a table of results."""
+    from phalanx.commands.compare_table import show_results, table_format
 
-    compare_runs(Console(), one, other, out)
+    chosen = table_format(form, out)
+    if len(runs) == 2 and chosen is None:
+        from phalanx.commands.compare import compare_runs
+
+        compare_runs(Console(), runs[0], runs[1], out or Path("compare.png"))
+    else:
+        show_results(Console(), runs, chosen, out)
 
 
 @app.command()

@@ -103,7 +103,7 @@ def _make_judge(config: RunConfig, identity: Identity, settled: Mapping[str, Any
     model.to(settings.device).to(memory_format=settings.memory_format)
     prepare(model, settings.fast_path, to_train=False)
     inputs = Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed)
-    k = min(config.eval.top_k, len(identity.classes))
+    k = config.eval.k(len(identity.classes))
     smoothing, seed = config.loss.label_smoothing, config.train.seed
     return _Judge(settled, model, Engine(settings, inputs, smoothing, k, seed, views=views_of(config.eval)))
 
@@ -131,7 +131,7 @@ class Evaluator:
             return False
         known = evaluations(read_events(self.folder.path))
         done = {0, *(one.step for one in known)}  # nobody asks what a model knows before it has learnt
-        waiting = [one for one in there if one not in self._damaged and _step_of(one[0]) not in done]
+        waiting = [one for one in there if one not in self._damaged and checkpoint.step_of(Path(one[0])) not in done]
         if not waiting:
             self._keep_best(known)
             self._seen = there
@@ -157,7 +157,8 @@ class Evaluator:
     def _pass_over(self, name: str, written: int, error: UserError) -> None:
         if _written(self.folder.checkpoints / name) == written:  # and not replaced while it was read
             self._damaged.add((name, written))
-            self.observer.emit(ev.Note(_step_of(name), f"{error.what}: {error.why}; it is not evaluated"))
+            step = checkpoint.step_of(Path(name))
+            self.observer.emit(ev.Note(step, f"{error.what}: {error.why}; it is not evaluated"))
 
     def _judge_for(self, loaded: checkpoint.Loaded) -> _Judge:
         """A checkpoint is evaluated with the precision and the algorithms that it was trained with."""
@@ -213,7 +214,7 @@ class Evaluator:
         if best is not None and keep.keep_best and checkpoint.path_of(folder, best.step).is_dir():
             checkpoint.mark_best(folder, best.step, best.top1)
         evaluated = {one.step for one in known}
-        checkpoint.prune(folder, keep.keep_last, lambda path: _step_of(path.name) in evaluated)
+        checkpoint.prune(folder, keep.keep_last, lambda path: checkpoint.step_of(path) in evaluated)
 
 
 def _written(path: Path) -> int:
@@ -221,7 +222,3 @@ def _written(path: Path) -> int:
         return (path / checkpoint.MANIFEST).stat().st_mtime_ns
     except OSError:  # it is being replaced
         return 0
-
-
-def _step_of(name: str) -> int:
-    return int(name.rpartition("-")[2])

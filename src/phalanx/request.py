@@ -15,4 +15,5 @@ class Request:
     command: str
     out: Path | None = None
     resume: RunFolder | None = None
+    at_step: int | None = None  # whose checkpoint a resumed run goes on from; default: the newest
     init_from: Path | None = None

@@ -9,7 +9,7 @@ from rich.text import Text
 from phalanx.config.schema import RunConfig
 from phalanx.engine.state import TrainState
 from phalanx.observe import events as ev
-from phalanx.observe.lines import percent
+from phalanx.observe.lines import accuracies
 from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import scaled_rate
 from phalanx.run import RunFolder, machine, versions
@@ -19,6 +19,8 @@ from phalanx.trainer import Trainer
 def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: int) -> dict[str, str]:
     """What was decided, each with its reason."""
     rate = scaled_rate(config.optim.lr, config.optim.lr_per, start.samples_per_step)
+    share = config.schedule.start_share(config.micro_batches)
+    rates = f"peak rate {rate:g}" + (f" (warm-up from {rate * share:g})" if share else "")
     least, more = divmod(start.samples_per_step, config.micro_batches)
     each, uneven = divmod(config.micro_batches, workers)
     parts = [f"{least} or {least + 1} a micro-batch" if more else f"{least} a micro-batch"]
@@ -33,7 +35,7 @@ def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: 
         "data": f"{start.data}; {start.val_samples:,} for validation; {start.classes} classes",
         "length": f"{start.total_steps:,} steps, {start.steps_per_epoch:,} an epoch",
         "batch": f"{start.samples_per_step} samples a step = {' × '.join(parts)}",
-        "optimizer": f"{config.optim.name}, peak rate {rate:g}, {config.schedule.kind}, seed {config.train.seed}",
+        "optimizer": f"{config.optim.name}, {rates}, {config.schedule.kind}, seed {config.train.seed}",
         "updates": config.exchange.method,
         **start.decisions,
         **{f"note {number}": note for number, note in enumerate(start.notes, 1)},
@@ -90,13 +92,12 @@ def _draw_curves(folder: RunFolder) -> None:
 
 def print_summary(console: Console, folder: RunFolder, summary: dict[str, Any], finished: bool) -> None:
     """The result, where everything is, and how to go on."""
-    best, last, k = summary["best"], summary["last"], summary["k"]
     console.print(Text("done" if finished else "stopped", style="bold"))
     rows = {}
-    if best:
-        rows["best"] = f"top-1 {percent(best['top1'])}, top-{k} {percent(best['topk'])} at step {best['step']}"
-    if last:
-        rows["last"] = f"top-1 {percent(last['top1'])}, top-{k} {percent(last['topk'])} at step {last['step']}"
+    for which in ("best", "last"):
+        if found := summary[which]:
+            measured = accuracies(found["top1"], found["topk"], summary["k"], between=", ")
+            rows[which] = f"{measured} at step {found['step']}"
     rows["trained"] = f"{summary['epochs']:.2f} epochs, {summary['steps']:,} steps in {summary['wall_s']:.1f} s"
     shares = summary["shares"]
     parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items() if share > 0.005)

@@ -119,7 +119,15 @@ def _run(request: Request, console: Console, role: Role) -> int:
     if exchange.joined_step is not None:
         state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)
     elif request.resume is not None:
-        resumed = restore(request.resume.checkpoints, state, exchange, identity, plan, evaluator=config.eval.evaluator)
+        resumed = restore(
+            request.resume.checkpoints,
+            state,
+            exchange,
+            identity,
+            plan,
+            at_step=request.at_step,
+            evaluator=config.eval.evaluator,
+        )
     if not keeps_algorithms:
         forget_algorithms(model)
     algorithms = agree_on_algorithms(model, settings, meeting, role.rank, _shapes(config, identity, plan, sizes))
@@ -168,7 +176,7 @@ def _run(request: Request, console: Console, role: Role) -> int:
         settings,
         Inputs(settings, config.augment, identity.mean, identity.std, config.train.seed, sizes),
         config.loss.label_smoothing,
-        min(config.eval.top_k, len(identity.classes)),
+        config.eval.k(len(identity.classes)),
         config.train.seed,
         views_of(config.eval),
         config.train.monitor,
@@ -287,7 +295,13 @@ def _first_images(source: Source, identity: Identity, config: RunConfig) -> Tens
 
 def _schedule(config: RunConfig, plan: Plan) -> Schedule:
     peak = scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step)
-    return make_schedule(config.schedule, peak=peak, total=plan.total_steps, in_steps=plan.in_steps)
+    return make_schedule(
+        config.schedule,
+        peak=peak,
+        total=plan.total_steps,
+        in_steps=plan.in_steps,
+        micro_batches=config.micro_batches,
+    )
 
 
 def data_service(config: RunConfig, role: Role, tell: Callable[[str], None]) -> Service | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from phalanx import checkpoint
+from phalanx import checkpoint, rewind
 from phalanx.checkpoint import Loaded
 from phalanx.engine.loop import Plan
 from phalanx.engine.state import Best, TrainState
@@ -19,13 +19,24 @@ from phalanx.observe.events import Eval, Resume, read_events, write_missing
 
 
 def restore(
-    folder: Path, state: TrainState, exchange: Exchange, identity: Identity, plan: Plan, *, evaluator: bool = False
+    folder: Path,
+    state: TrainState,
+    exchange: Exchange,
+    identity: Identity,
+    plan: Plan,
+    *,
+    at_step: int | None = None,
+    evaluator: bool = False,
 ) -> Resume:
-    """Continue from the newest whole checkpoint of a run: weights, optimizer, position, metrics.
+    """Continue from a checkpoint of a run, by default the newest whole one: weights, optimizer, position, metrics.
 
     An `evaluator` may have found more since, and it alone marks the best.
     """
-    loaded, warnings = checkpoint.load_newest(folder)
+    warnings: list[str] = []
+    if at_step is None:
+        loaded, warnings = checkpoint.load_newest(folder)
+    else:
+        loaded = checkpoint.load(rewind.find_step(folder, at_step))
     refuse_other_identity(loaded, identity)
     load_weights(state.model, loaded.tensors["model"], str(loaded.path))
     if state.ema is not None:
@@ -37,13 +48,17 @@ def restore(
         state.epoch_totals, state.interval = Totals(), Totals()
     measured = False  # by the evaluator, which the checkpoint cannot know
     if exchange.share.rank == 0:
-        warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
+        if at_step is None:
+            warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
+        else:
+            rewind.put_aside_after(folder, at_step)
+        warnings += rewind.told_aside(folder, state.step)
         checkpoint.forget_claims(folder)
         write_missing(folder.parent, loaded.state.get("events", []))
         known = [one for one in evaluations(read_events(folder.parent)) if one.step <= state.step]
         _recall_best(state, known)
-        if state.best is not None and state.best.step == state.step and not evaluator:
-            checkpoint.mark_best(folder, state.step, state.best.top1)  # in case the run died just before it did
+        if not evaluator:
+            _mark_best(folder, state)
         measured = evaluator and any(one.step == state.step for one in known)
     if loaded.state["samples_per_step"] != plan.samples_per_step:
         warnings.append(
@@ -58,6 +73,15 @@ def restore(
             remedy="train longer with --epochs, or start a new run",
         )
     return Resume(state.step, loaded.state["training"]["step"], str(loaded.path), warnings)
+
+
+def _mark_best(folder: Path, state: TrainState) -> None:
+    """In case the run died just before it did, or has gone back behind what was the best."""
+    best = state.best
+    if best is None or not checkpoint.path_of(folder, best.step).is_dir():
+        return
+    if best.step == state.step or checkpoint.best_path(folder) is None:
+        checkpoint.mark_best(folder, best.step, best.top1)
 
 
 def _recall_best(state: TrainState, known: list[Eval]) -> None:

@@ -75,3 +75,21 @@ def test_fewer_workers_use_the_first_gpus() -> None:
     three = flags(gpus="4,5,6")
     assert resumed(three, "exchange.workers=2").machine.gpus == [4, 5]
     assert resumed(three, "exchange.workers=2", "machine.gpus=[5, 6]").machine.gpus == [5, 6]
+
+
+def test_a_run_that_goes_on_elsewhere_keeps_its_rates() -> None:
+    """A warm-up from one worker's rate is counted in micro-batches: these stay, or the start is written down."""
+    four = config("exchange.workers=4", "exchange.method=collective", "schedule.warmup_start=one-worker")
+    assert four.schedule.start_share(four.micro_batches) == 1 / 4
+    for workers in (1, 2, 3, 8):
+        on = resumed(
+            four, f"exchange.workers={workers}", f"exchange.method={'local' if workers == 1 else 'collective'}"
+        )
+        assert on.schedule.start_share(on.micro_batches) == 1 / 4, workers
+    synced = config(
+        "exchange.workers=4", "exchange.method=collective", "exchange.sync_bn=true", "schedule.warmup_start=one-worker"
+    )
+    fewer = resumed(synced, "exchange.workers=2")
+    assert (fewer.micro_batches, fewer.schedule.start_share(fewer.micro_batches)) == (2, 1 / 4)
+    again = resumed(fewer, "exchange.workers=1", "exchange.method=local")
+    assert again.schedule.start_share(again.micro_batches) == 1 / 4

@@ -1,7 +1,10 @@
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from phalanx.commands.recipes import show_recipe
 from phalanx.config.flags import flag_layers
 from phalanx.config.recipes import CLAIM_PARTS, default_recipe, load_recipe, recipe_names
 from phalanx.config.resolve import parse_override, resolve
@@ -44,6 +47,22 @@ def test_broken_recipes_are_explained(tmp_path: Path, text: str, expected: str) 
     with pytest.raises(UserError, match=expected) as caught:
         resolve(load_recipe(str(path)).layers)
     assert caught.value.remedy
+
+
+def test_what_an_author_says_of_a_recipe_is_printed_with_it(tmp_path: Path) -> None:
+    said = Console(file=io.StringIO(), width=60)
+    show_recipe(said, "imagenet-resnet50")
+    path = tmp_path / "mine.yaml"
+    path.write_text("# [bold]mine\nextends: imagenet-resnet50\noptim: {lr: 0.2}  # not a line of its own\n")
+    show_recipe(said, str(path))
+    assert isinstance(said.file, io.StringIO)
+    lines = said.file.getvalue().splitlines()
+    settings = [number for number, line in enumerate(lines) if line.startswith("name=")]
+    comments = [line for line in lines[: settings[0]] if line.startswith("# ")]
+    told = ("lr_per", "warmup_start", "momentum", "weight_decay", "zero_init_last", "batch_size", "augment")
+    for name in told:
+        assert any(line.partition(":")[0].endswith(name) for line in comments), name
+    assert lines[settings[1] - 1] == "# [bold]mine"
 
 
 def test_missing_and_binary_files_are_explained(tmp_path: Path) -> None:

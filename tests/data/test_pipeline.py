@@ -29,7 +29,7 @@ from phalanx.errors import UserError
 
 SIZE = 8
 FRAMING = PadCrop(SIZE, 2, flip=0.5, seed=5)
-PIXELS = pixel_ops(AugmentConfig(policy="randaugment", brightness=0.3), seed=5)
+PIXELS = pixel_ops(AugmentConfig(rotate=15, policy="randaugment", brightness=0.3), seed=5)
 
 
 def images_of(count: int) -> ArraySource:

@@ -1,5 +1,6 @@
 """Pixel operations: torchvision's table and kernels, our draws."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 
 import phalanx.data
 from phalanx.config.schema import AugmentConfig
@@ -16,6 +18,7 @@ from phalanx.data.pixels import (
     NUM_BINS,
     ColourJitter,
     PixelOps,
+    Rotate,
     Space,
     Strengths,
     _apply,
@@ -29,6 +32,9 @@ CONFIGS = {
     "randaugment": AugmentConfig(policy="randaugment", policy_ops=3, policy_magnitude=12),
     "trivialaugment": AugmentConfig(policy="trivialaugment"),
     "jitter": AugmentConfig(brightness=0.4, contrast=0.3, saturation=0.5, hue=0.1),
+    "rotation": AugmentConfig(rotate=25),
+    "reflected rotation": AugmentConfig(rotate=180, pad_mode="reflect"),
+    "all": AugmentConfig(rotate=10, policy="randaugment", hue=0.1),
     "both": AugmentConfig(policy="randaugment", brightness=0.4),
 }
 
@@ -162,6 +168,42 @@ def test_jitter_applies_torchvisions_kernels_in_an_order_drawn_per_sample() -> N
         else:
             pytest.fail(f"sample {sample} is no order of the four")
     assert len(orders) > 10
+
+
+@pytest.mark.parametrize("mode", ["zero", "reflect"])
+@pytest.mark.parametrize(("size", "channels"), [(33, 3), (16, 1), (2, 1)])
+def test_rotation_is_what_scipy_computes(size: int, channels: int, mode: str) -> None:
+    """Interpolated linearly about the centre; outside is black, or the image without its edge repeated."""
+    images, indices = pictures(12, size, channels), np.arange(50, 62)
+    turned = Rotate(40, mode, seed=3)
+    changed = PixelOps((turned,))(images, indices, 2)
+    outside = {"zero": "grid-constant", "reflect": "mirror"}[mode]
+    centre = np.full(2, (size - 1) / 2)
+    draws = uniform(3, "rotate", 2, indices)[:, 0]
+    for image, result, draw in zip(images.numpy(), changed.numpy(), draws, strict=True):
+        angle = math.radians((2 * draw - 1) * 40)
+        # From places of the result to places of the image: rows point down, and the image turns counter-clockwise.
+        matrix = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+        for before, after in zip(image, result, strict=True):
+            expected = ndimage.affine_transform(
+                before.astype(np.float64), matrix, centre - matrix @ centre, order=1, mode=outside
+            )
+            assert np.abs(expected - after).max() < 0.51
+
+
+def test_rotation_draws_evenly_within_its_range() -> None:
+    """One bright pixel tells by how much its image was turned."""
+    images = torch.zeros(2000, 1, 65, 65, dtype=torch.uint8)
+    images[:, :, 31:34, 59:62] = 255
+    changed = PixelOps((Rotate(30, "zero", seed=0),))(images, np.arange(2000), 0)[:, 0].double()
+    places = torch.arange(65, dtype=torch.float64) - 32
+    rows = (changed.sum(2) * places).sum(1)
+    columns = (changed.sum(1) * places).sum(1)
+    angles = np.degrees(np.arctan2(-rows.numpy(), columns.numpy()))
+    assert np.abs(angles).max() < 30.5
+    counts, _ = np.histogram(angles, bins=6, range=(-30, 30))
+    assert counts.min() > 270
+    assert counts.max() < 400
 
 
 def test_nothing_configured_is_none() -> None:

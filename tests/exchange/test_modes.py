@@ -99,6 +99,26 @@ def test_workers_are_accumulated_micro_batches(tmp_path: Path, workers: int, met
     assert (tmp_path / "many" / "logs" / "trainer-1.log").stat().st_size > 0
 
 
+def test_warm_up_from_one_workers_rate_is_the_same_wherever_it_runs(tmp_path: Path) -> None:
+    """Two workers, on trainers or on servers, one with two micro-batches, and one that takes over in mid warm-up."""
+    slow = ["schedule.warmup=8st", "schedule.warmup_start=one-worker", "optim.lr_per=48", "train.log_every=1"]
+    slow += ["train.length=10st", "schedule.kind=constant", "checkpoint.every=1st", "checkpoint.keep_last=9"]
+    modes = {
+        "local": ["optim.accumulate=2"],
+        "collective": ["--workers", "2"],
+        "pserver": ["--workers", "2", "--update-method", "pserver", "--servers", "2"],
+    }
+    for name, words in modes.items():
+        assert "peak rate 0.1 (warm-up from 0.05)" in train(tmp_path / name, *slow, *words)
+    for name in ("collective", "pserver"):
+        resume(tmp_path / name, "--at", "3st", "--workers", "1")
+    expected = [0.05 + 0.05 * min(step, 8) / 8 for step in range(10)]
+    for name in modes:
+        rates = [record["lr"] for record in read_events(tmp_path / name) if record["kind"] == "step"]
+        assert rates == pytest.approx(expected, rel=1e-12), name
+    assert largest_relative_difference(weights(tmp_path / "local"), weights(tmp_path / "pserver")) < 1e-3
+
+
 @pytest.mark.numeric
 def test_a_checkpoint_does_not_care_which_mode_wrote_it(tmp_path: Path) -> None:
     """Half of a run in each of three modes, one worker each: the same as all of it in one."""

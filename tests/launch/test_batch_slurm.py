@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from phalanx import checkpoint
-from tests.conftest import LEAN
+from tests.conftest import LEAN, train_digits
 from tests.lab.hosts import hosts_up, until
 from tests.lab.slurm import Slurm, slurm_up
 
@@ -48,6 +48,24 @@ def test_a_job_is_queued_again_resumes_and_is_cancelled(tmp_path: Path) -> None:
         assert newest(run) > saved
         assert not lab.processes(str(run)), "something of the job is left"
         assert_followed(said, job, slurm)
+
+
+@pytest.mark.lab
+def test_a_job_goes_on_from_the_checkpoint_that_is_asked_for(tmp_path: Path) -> None:
+    settings = ["model.name=wrn10_1", *LEAN, "train.length=8st", "checkpoint.every=2st", "checkpoint.keep_last=9"]
+    run = train_digits(tmp_path / "run", *settings)
+    with hosts_up(2) as lab, slurm_up(lab) as slurm:
+        back = [*LAUNCH, "--", "train", "--resume", str(run), "--at"]
+        refused = slurm.run([*back, "3st"], cwd=tmp_path, check=False)
+        assert refused.returncode == 2
+        assert "no checkpoint of step 3" in refused.stderr
+        assert not (run / "batch.json").exists()
+        done = slurm.run([*back, "4st"], cwd=tmp_path, check=False)
+        assert done.returncode == 0, text(run / "logs/batch.log") + slurm.logs()
+    assert "resumed at step 4 from" in text(run / "log.txt")
+    (aside,) = (run / "checkpoints").glob("after-step-00000004-*")
+    assert [path.name for path in checkpoint.steps_saved(aside)] == ["step-00000006", "step-00000008"]
+    assert newest(run) == 8
 
 
 def assert_followed(said: str, job: str, slurm: Slurm) -> None:

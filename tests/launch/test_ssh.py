@@ -194,6 +194,28 @@ def test_a_resumed_job_finds_the_newest_checkpoint_on_every_host(lab: Lab, sourc
         assert not list((lab.own_of(host) / saved).parent.glob(".*"))
 
 
+def test_hosts_that_share_no_disk_go_back_to_the_same_checkpoint(lab: Lab) -> None:
+    """It is on the first trainer's host alone; what a host saved later, here a stray one of h3, is no longer used."""
+    folder = Path("back/checkpoints")
+    often = [*EVEN, "train.length=8st", "checkpoint.every=2st", "checkpoint.keep_last=9", "machine.precision=fp32"]
+    two = ["-n", "2", "--ips", "h2,h3", "--", "train"]
+    lab.run("h1", launch(lab, *two, "digits", *often, "--global-batch-size", "96", "--out", "back"), cwd=lab.own)
+    stray = lab.own_of("h3") / folder / "step-00000007"
+    stray.mkdir(parents=True)
+    refused = lab.run("h1", launch(lab, *two, "--resume", "back", "--at", "3st"), cwd=lab.own, check=False)
+    assert refused.returncode == 2
+    assert "h2: verify failed" in refused.stderr
+    assert "there are those of steps 2 (" in refused.stderr
+    assert stray.is_dir()
+    said = lab.run("h1", launch(lab, *two, "--resume", f"{folder}/step-4"), cwd=lab.own)
+    assert "trainer-0@h2 | resumed at step 4" in said.stdout
+    (aside,) = (lab.own_of("h2") / folder).glob("after-step-00000004-*")
+    before, now = (checkpoint.load(there / "step-00000008") for there in (aside, lab.own_of("h2") / folder))
+    assert all(torch.equal(tensor, now.tensors["model"][name]) for name, tensor in before.tensors["model"].items())
+    assert [path.name for path in (lab.own_of("h3") / folder).glob("step-*")] == ["step-00000004"]
+    assert len(list((lab.own_of("h3") / folder).glob("after-step-00000004-*/step-00000007"))) == 1
+
+
 def small_disk(lab: Lab, host: str, limit: str) -> Path:
     """A folder that every host has, and that has a small disk of its own on one of them; its name from `own`."""
     folder = Path(f"disk-{limit}")

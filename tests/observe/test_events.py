@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def test_events_are_json_lines_and_sentences(tmp_path: Path) -> None:
     log = (tmp_path / "log.txt").read_text()
     assert "loss 1.0000" in log
     assert "top-1 90.00 %" in log
+
+
+def test_one_accuracy_is_not_said_twice() -> None:
+    assert "top-1 90.00 % top-5 99.00 % loss" in (sentence(EVAL) or "")
+    assert "top-1 90.00 % loss" in (sentence(replace(EVAL, topk=0.9, k=1)) or "")
 
 
 def test_a_resume_makes_later_steps_void(tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
+import json
 import math
+from dataclasses import asdict
 
 import pytest
 
+from phalanx.config.batch import samples_per_step
 from phalanx.config.durations import Duration
+from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.errors import UserError
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 
 
@@ -52,6 +57,38 @@ def test_goyal_warm_up_starts_at_a_share_of_the_peak() -> None:
     rate = schedule("kind=step", "milestones=[30ep]", "warmup=5ep", "warmup_start=0.125", total=900)
     assert rate(0) == pytest.approx(0.5 * (0.125 + 0.875 / 50))
     assert rate(49) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("workers", "accumulate"), [(1, 1), (8, 1), (32, 1), (1, 8), (4, 2), (256, 1)])
+def test_the_papers_warm_up_starts_at_one_workers_rate_whatever_their_number(workers: int, accumulate: int) -> None:
+    """arXiv 1706.02677, 2.2: from the rate of one worker's batch, by equal amounts, to that of all after 5 epochs."""
+    given = [f"exchange.workers={workers}", "exchange.method=collective", f"optim.accumulate={accumulate}"]
+    config = resolve([*load_recipe("imagenet-resnet50").layers, *map(parse_override, given)]).config
+    samples, parts = samples_per_step(config), workers * accumulate
+    assert samples == 32 * parts
+    peak = scaled_rate(config.optim.lr, config.optim.lr_per, samples)
+
+    def in_steps(duration: Duration) -> int:
+        return duration.steps(steps_per_epoch=20, samples_per_step=samples, total_steps=1800)
+
+    rate = make_schedule(config.schedule, peak=peak, total=1800, in_steps=in_steps, micro_batches=config.micro_batches)
+    assert rate(0) == pytest.approx(0.1 * 32 / 256, rel=1e-12)
+    assert peak == pytest.approx(0.1 * samples / 256, rel=1e-12)
+    increments = [rate(step + 1) - rate(step) for step in range(100)]
+    assert increments == pytest.approx([(peak - 0.0125) / 100] * 100, abs=1e-12)
+    assert [rate(step) for step in (100, 599, 600, 1200, 1600)] == pytest.approx(
+        [peak, peak, peak / 10, peak / 100, peak / 1000]
+    )
+    # What a server is told of it is the same.
+    assert Schedule(**json.loads(json.dumps({**asdict(rate), "milestones": []})))(37) == rate(37)
+
+
+def test_one_of_so_many_is_a_start_of_its_own() -> None:
+    assert schedule("kind=step", "milestones=[30ep]", "warmup=5ep", "warmup_start=one-of-32")(0) == 0.5 / 32
+    with pytest.raises(UserError, match="warmup_start"):
+        schedule("warmup_start=one-of-0")
+    with pytest.raises(UserError, match="warmup_start"):
+        schedule("warmup_start=two-workers")
 
 
 def test_one_cycle_rises_for_a_third_and_falls() -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -47,6 +48,56 @@ def test_sgd_is_the_textbook_update() -> None:
         velocity = gradient if step == 0 else 0.5 * velocity + gradient
         weight = weight - lr * velocity
     torch.testing.assert_close(params["w"].detach(), weight)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_needs_no_correction_where_the_rate_changes(nesterov: bool) -> None:
+    """arXiv 1706.02677, 3: momentum that has the rate inside (eq. 10) must be corrected; ours (eq. 9) has it outside.
+
+    Both are computed in warm-up and over a drop to a tenth: with the correction they are the same, without it not.
+    """
+    rate = Schedule("step", 0.4, 40, 8, "linear", 1 / 16, (20, 30), 0.1, 2.0, 0.0, warmup_offset=0)
+    start = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    params = {"w": start.clone().requires_grad_()}
+    update = Update(params, [], optim(f"nesterov={nesterov}", "weight_decay=1e-3"), rate)
+
+    def gradient(step: int, weight: Tensor) -> Tensor:
+        noise = torch.randn(50, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
+        return noise + 0.5 * weight + 1e-3 * weight
+
+    def with_rate_inside(corrected: bool) -> Tensor:
+        weight, moved = start.clone(), torch.zeros_like(start)
+        for step in range(40):
+            ratio = rate(step) / rate(step - 1) if corrected and step else 1.0
+            grad = rate(step) * gradient(step, weight)
+            moved = 0.9 * ratio * moved + grad
+            weight = weight - (grad + 0.9 * moved if nesterov else moved)
+        return weight
+
+    for step in range(40):
+        weight = params["w"].detach()
+        params["w"].grad = gradient(step, weight) - 1e-3 * weight  # the update adds the decay
+        update(step)
+    torch.testing.assert_close(params["w"].detach(), with_rate_inside(corrected=True), rtol=1e-9, atol=1e-12)
+    assert float((params["w"].detach() - with_rate_inside(corrected=False)).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("name", ["sgd", "rmsprop", "muon-sgd", "adam", "adamw"])
+def test_what_an_optimizer_remembers_does_not_hold_the_rate(name: str) -> None:
+    """The same gradients at other rates leave the same state: so the rate is not inside of it."""
+    remembered = []
+    for peak in (0.1, 0.3):
+        params = parameters()
+        schedule = replace(COSINE, peak=peak)
+        update = Update(params, [], optim(f"name={name}", "weight_decay=0"), schedule)
+        for step in range(6):
+            for key, param in params.items():
+                param.grad = torch.randn(param.shape, generator=torch.Generator().manual_seed(100 * step + len(key)))
+            assert update(step) == schedule(step)
+        remembered.append(update.state()[0])
+    assert remembered[0].keys() == remembered[1].keys()
+    for key, tensor in remembered[0].items():
+        assert torch.equal(tensor, remembered[1][key]), key
 
 
 def test_norms_and_biases_are_exempt_from_decay_when_asked() -> None:

@@ -37,7 +37,7 @@ while read -r line; do
       role=${{line#*'"role":"'}}; role=${{role%%'"'*}}
       echo '{{"say":"started","role":"'$role'","pid":1}}'; echo '{{"say":"exit","role":"'$role'","code":0}}' ;;
     *'"do":"end"'*) echo '{{"say":"ended"}}' ;;
-    *'"do":"newest"'*) echo '{{"say":"newest","files":[]}}' ;;
+    *'"do":"saved"'*) echo '{{"say":"saved","saved":[[],""]}}' ;;
     *'"do":"bye"'*) exit 0 ;;
   esac
 done

@@ -70,7 +70,7 @@ def _summary(run: Path) -> dict[str, Any]:
         raise UserError(
             f"{run} has no summary to compare",
             why=f"{path.name} cannot be read ({error}): a run writes it when it ends or is stopped",
-            remedy=f"finish it first: phalanx train --resume {run}",
+            remedy=f"finish it first: phalanx train --resume {run}; or see what there is in a table: --format text",
         ) from error
     return summary
 

@@ -96,7 +96,7 @@ def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
 
 def _measure(trained: Trained, source: Source, batch_size: int, console: Console) -> Result:
     config, identity = trained.config, trained.identity
-    k = min(config.eval.top_k, len(identity.classes))
+    k = config.eval.k(len(identity.classes))
     inputs = Inputs(trained.settings, config.augment, identity.mean, identity.std, config.train.seed)
     engine = Engine(
         trained.settings,
@@ -202,7 +202,7 @@ def _print(console: Console, folder: Path, trained: Trained, result: Result, cla
         "data": f"{result.data}: {totals.samples:,} images in {result.seconds:.1f} s",
         "device": f"{decisions['device']}, {decisions['precision']}",
         "top-1": percent(totals.top1),
-        f"top-{result.k}": percent(totals.topk),
+        **({f"top-{result.k}": percent(totals.topk)} if result.k > 1 else {}),
         "loss": f"{totals.loss:.4f}",
         "folder": f"{folder}: eval.json, per_class.tsv, confusion.png",
     }

@@ -45,7 +45,7 @@ def describe(trained: Trained) -> dict[str, Any]:
             "step": trained.step,
             "top1": judged.top1 if judged else None,
             "topk": judged.topk if judged else None,
-            "k": min(config.eval.top_k, len(identity.classes)),
+            "k": config.eval.k(len(identity.classes)),
             "input": "float32 (batch, channels, height, width): pixels / 255, less mean, divided by std",
             "output": "float32 (batch, classes): logits",
         },

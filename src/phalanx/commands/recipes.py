@@ -22,10 +22,12 @@ def list_recipes(console: Console) -> None:
 
 
 def show_recipe(console: Console, name: str) -> None:
-    """One recipe, resolved: every setting, its value, its origin and its meaning."""
+    """One recipe, resolved: its claim, what its author says of it, and every setting with its origin and meaning."""
     recipe = load_recipe(name)
     for part, said in recipe.claim.items():
         console.print(Text(f"# {part}: {said}"), soft_wrap=True)
+    for comment in recipe.comments:
+        console.print(Text(comment), soft_wrap=True)
     rows = [(key, json.dumps(value), origin) for key, value, origin in resolve(recipe.layers).rows()]
     if console.is_terminal:
         titles = ("setting", "value", "from", "meaning")

@@ -106,6 +106,8 @@ def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
         together = parts // before.exchange.workers * workers
         kept["micro_batches"] = together if before.exchange.sync_bn else max(parts, workers)
     layers = [Layer("the run's own batch", {"train": kept})]
+    if before.schedule.warmup_start == "one-worker" and kept.get("micro_batches") != parts:  # the rates stay, too
+        layers.append(Layer("the run's own rates", nest("schedule.warmup_start", f"one-of-{parts}")))
     gpus = before.machine.gpus
     if gpus is not None and isinstance(workers, int):  # fewer workers use the first ones
         layers.append(Layer("the run's own GPUs", nest("machine.gpus", gpus[:workers])))

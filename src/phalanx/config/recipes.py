@@ -24,6 +24,7 @@ class Recipe:
     name: str
     claim: dict[str, str]
     layers: list[Layer]
+    comments: list[str]  # the lines of its own that are nothing else, as written
 
 
 def recipe_names() -> list[str]:
@@ -63,7 +64,9 @@ def _load(name: str, beside: Path | None, seen: tuple[str, ...]) -> Recipe:
         )
     layers = _load(parent, folder, (*seen, name)).layers if parent else []
     tree.setdefault("name", Path(name).stem)
-    return Recipe(name, {str(part): str(said) for part, said in claim.items()}, [*layers, Layer(origin, tree)])
+    claimed = {str(part): str(said) for part, said in claim.items()}
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    return Recipe(name, claimed, [*layers, Layer(origin, tree)], comments)
 
 
 def _text(name: str, beside: Path | None) -> tuple[str, str, Path | None]:

@@ -97,11 +97,14 @@ Flip = Share | Literal["alternate"]
 class AugmentConfig(Section):
     crop: Literal["none", "pad", "random-resized"] = "none"
     pad: Count = Field(4, description="pixels of padding for crop: pad")
-    pad_mode: Literal["zero", "reflect"] = "zero"
+    pad_mode: Literal["zero", "reflect"] = Field("zero", description="what is seen outside of the image")
     scale: tuple[Positive, Positive] = Field((0.08, 1.0), description="area range of the random-resized crop")
     ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), description="aspect range of the random-resized crop")
     flip: Flip = Field(
         0.0, description="probability of a horizontal flip; alternate: every second epoch, half of the images first"
+    )
+    rotate: Annotated[float, Field(ge=0, le=180)] = Field(
+        0.0, description="degrees: turned by up to so many either way, after the crop; pad_mode fills the corners"
     )
     brightness: NotNegative = 0.0
     contrast: NotNegative = 0.0
@@ -135,11 +138,18 @@ class OptimConfig(Section):
     options: dict[str, Any] = Field({}, description="further keyword arguments of the optimizer")
 
 
+OnePart = Annotated[str, Field(pattern=r"^(one-worker|one-of-[1-9]\d*)$")]
+
+
 class ScheduleConfig(Section):
     kind: Literal["constant", "step", "cosine", "polynomial", "one-cycle"] = "cosine"
     warmup: Duration = Duration(0, "ep")
     warmup_kind: Literal["linear", "power", "sqrt"] = "linear"
-    warmup_start: Share = Field(0.0, description="share of the rate at which warm-up starts")
+    warmup_start: Share | OnePart = Field(
+        0.0,
+        description="share of the rate at which warm-up starts; one-worker: the rate of one micro-batch, "
+        "by the linear scaling rule; one-of-32: of one of 32 in a step",
+    )
     milestones: list[Duration] = Field([], description="step: where the rate is multiplied by `factor`")
     every: Duration | None = Field(None, description="step: multiply by `factor` every so often, instead")
     factor: Positive = 0.1
@@ -151,6 +161,16 @@ class ScheduleConfig(Section):
         if self.kind == "step" and not self.milestones and self.every is None:
             raise ValueError("schedule.kind=step needs schedule.milestones (such as [30ep, 60ep]) or schedule.every")
         return self
+
+    def start_share(self, micro_batches: int) -> float:
+        """The share of the rate at which warm-up starts, in a run whose steps have so many micro-batches.
+
+        By the linear scaling rule, a micro-batch alone would have its part of the rate. On one worker each, that is a
+        worker's rate; accumulated ones count as workers, so that the same steps have the same rates wherever they run.
+        """
+        if isinstance(self.warmup_start, float):
+            return self.warmup_start
+        return 1 / (micro_batches if self.warmup_start == "one-worker" else int(self.warmup_start.rpartition("-")[2]))
 
 
 class TrainConfig(Section):
@@ -207,7 +227,13 @@ class EvalConfig(Section):
     shift: Annotated[int, Field(ge=0)] = Field(
         0, description="average also over the image moved by so many pixels, up left and down right"
     )
-    top_k: Annotated[int, Field(ge=2)] = Field(5, description="k of the second accuracy; capped by the classes")
+    top_k: Annotated[int, Field(ge=0)] = Field(
+        5, description="k of the second accuracy, capped by the classes; 0 or 1: top-1 alone is reported"
+    )
+
+    def k(self, num_classes: int) -> int:
+        """The k that is counted; 1 where top-1 alone is reported."""
+        return max(1, min(self.top_k, num_classes))
 
 
 class CheckpointConfig(Section):

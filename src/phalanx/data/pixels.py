@@ -1,4 +1,4 @@
-"""Pixel operations on framed uint8 images: colour jitter, RandAugment, TrivialAugment.
+"""Pixel operations on framed uint8 images: rotation, RandAugment, TrivialAugment, colour jitter.
 
 What happens to a sample is drawn here, from (seed, epoch, index); torchvision's kernels do it. Operations, ranges,
 signs and fill are torchvision's own, so a published recipe keeps its meaning.
@@ -42,8 +42,10 @@ class PixelOps:
 
 
 def pixel_ops(augment: AugmentConfig, seed: int) -> PixelOps | None:
-    """What the configuration asks for, or None. The policy comes first, as in timm."""
+    """What the configuration asks for, or None. What moves pixels comes first, then the policy, as in timm."""
     ops: list[PixelOp] = []
+    if augment.rotate:
+        ops.append(Rotate(augment.rotate, augment.pad_mode, seed))
     if augment.policy == "randaugment":
         ops.append(RandAugment(augment.policy_ops, augment.policy_magnitude, seed))
     if augment.policy == "trivialaugment":
@@ -51,6 +53,37 @@ def pixel_ops(augment: AugmentConfig, seed: int) -> PixelOps | None:
     if augment.brightness or augment.contrast or augment.saturation or augment.hue:
         ops.append(ColourJitter(augment.brightness, augment.contrast, augment.saturation, augment.hue, seed))
     return PixelOps(tuple(ops)) if ops else None
+
+
+@dataclass(frozen=True)
+class Rotate:
+    """Turned about the centre by up to `degrees` either way, drawn evenly, as torchvision's RandomRotation.
+
+    Bilinear, since a small angle moves most pixels by less than one. The corners are black, or reflect the image.
+    """
+
+    degrees: float
+    pad_mode: str
+    seed: int
+
+    def __call__(self, images: torch.Tensor, indices: Indices, epoch: int) -> None:
+        from torchvision.transforms import InterpolationMode
+
+        size = images.shape[-1]
+        margin = _margin(size, self.degrees) if self.pad_mode == "reflect" else 0
+        inside = slice(margin, margin + size)
+        reflected = torch.from_numpy(np.pad(np.arange(size), margin, mode="reflect"))
+        angles = (2 * uniform(self.seed, "rotate", epoch, indices)[:, 0] - 1) * self.degrees
+        for image, angle in zip(images, angles.tolist(), strict=True):
+            around = image.index_select(1, reflected).index_select(2, reflected) if margin else image
+            turned = _kernels().rotate(around, angle, InterpolationMode.BILINEAR)
+            image.copy_(turned[:, inside, inside])
+
+
+def _margin(size: int, degrees: float) -> int:
+    """How far outside of a square another one of its size reaches that is turned by up to so many degrees."""
+    angle = math.radians(min(45.0, degrees))
+    return math.ceil(size * (math.cos(angle) + math.sin(angle) - 1) / 2) + 1
 
 
 @dataclass(frozen=True)

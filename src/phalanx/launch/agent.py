@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from phalanx.checkpoint import FOLDER
 from phalanx.errors import UserError
 from phalanx.launch.addresses import hold_ports, join_address, own_address
 from phalanx.launch.code import digest_here, version_here
@@ -33,9 +34,10 @@ from phalanx.launch.messages import (
     encode,
 )
 from phalanx.launch.processes import adopt_orphans, run_loop
-from phalanx.launch.run_files import newest_checkpoint, read_piece, refuse_taken, write_piece
+from phalanx.launch.run_files import read_piece, refuse_taken, saved_checkpoint, verify_step, write_piece
+from phalanx.rewind import put_aside_after
 
-_AT_LENGTH = ("prepare", "end")
+_AT_LENGTH = ("prepare", "verify", "end")
 RECORD = "job.json"  # in the run's folder under the launching host; an agent that sees it shares that folder
 
 
@@ -97,8 +99,14 @@ class Agent:
                 case "end":
                     await self.end(message["grace_s"], message["roles"])
                     self._say({"say": "ended"})
-                case "newest":
-                    self._say({"say": "newest", "saved": newest_checkpoint(self._run_here())})
+                case "saved":
+                    self._say({"say": "saved", "saved": saved_checkpoint(self._run_here(), message["step"])})
+                case "verify":
+                    await asyncio.to_thread(verify_step, self._run_here(), message["step"])
+                    self._say({"say": "verified"})
+                case "put aside":
+                    put_aside_after(self._run_here() / FOLDER, message["after"], message["when"])
+                    self._say({"say": "put aside"})
                 case "get":
                     piece = read_piece(self._run_here(), message["path"], message["offset"])
                     self._say({"say": "piece", "bytes": piece})

@@ -92,7 +92,9 @@ class Conductor:
         first = self._run_home()
         if not first.shared:
             self._record.run_on = f"{first.name}:{first.said['ready']['run']}"
-        if self._job.resumes:
+        if self._job.at_step is not None:
+            await self._transfer.go_back(first, self._hosts.live, self._job.at_step)
+        elif self._job.resumes:
             await self._transfer.spread(first, self._hosts.live)
         await self._seat(self._hosts.stations, self._job.wanted, self._job.servers_on)
         hosts, roles = len(self._hosts.stations), len(self._seats)
@@ -299,7 +301,7 @@ class Conductor:
     async def _way_on(self) -> str:
         first = self._run_home()
         with contextlib.suppress(UserError):
-            if (await self._transfer.newest(first if first.live else None)).files:
+            if (await self._transfer.saved(first if first.live else None)).files:
                 head, launched, _ = self._job.command.partition(" -- ")
                 command = f"{head} -- train" if launched else "phalanx train"
                 return f"; saved checkpoints are valid, go on with {command} --resume {self._job.run}"

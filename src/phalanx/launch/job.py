@@ -35,6 +35,7 @@ class Job:
     launcher: str = "local"
     out: str = ""  # the run's folder as other hosts are told: absolute, or from their working folder
     resumes: bool = False
+    at_step: int | None = None  # whose checkpoint it goes on from; default: the newest
     files: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
     setup: str = ""

@@ -16,6 +16,7 @@ from phalanx.launch.processes import adopt_orphans, run_loop
 from phalanx.launch.role import Kind
 from phalanx.launch.screen import Screen
 from phalanx.launch.stations import Station
+from phalanx.request import Request
 
 TRAIN: list[Word] = [PYTHON, "-m", "phalanx", "train"]
 
@@ -46,15 +47,17 @@ def policy_of(exchange: ExchangeConfig, max_restarts: int | None = None, min_wor
     )
 
 
-def local_job(run: Path, words: Sequence[str], config: RunConfig, command: str) -> Job:
+def local_job(run: Path, words: Sequence[str], request: Request) -> Job:
     """The job of `phalanx train` with several processes: each is started with the words that the user typed."""
+    config = request.resolved.config
     return Job(
         run=run,
         first=[*TRAIN, *words],
         again=train_again,
         wanted=wanted_roles(config),
         policy=policy_of(config.exchange),
-        command=command,
+        command=request.command,
+        at_step=request.at_step,
     )
 
 

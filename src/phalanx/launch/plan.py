@@ -73,6 +73,7 @@ class LaunchPlan:
             command=self.command,
             launcher=self.launcher,
             resumes=self.request.resume is not None,
+            at_step=self.request.at_step,
             files=files,
             cwd="." if self.sync else os.getcwd(),  # noqa: PTH109 - as the user spells it
             setup=self.setup,

@@ -6,9 +6,10 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from phalanx.checkpoint import FOLDER, MANIFEST, latest_path
+from phalanx.checkpoint import FOLDER, MANIFEST, latest_path, path_of, verify
 from phalanx.errors import UserError
 from phalanx.observe.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
+from phalanx.rewind import find_step
 
 PIECE_BYTES = 1 << 20
 NEEDED = ("config.yaml", EVENTS_FILE, EVALUATOR_EVENTS_FILE)  # besides a checkpoint, to go on with a run
@@ -37,14 +38,19 @@ class Saved(NamedTuple):
         return self.files[0].rpartition("/")[0] if self.files else ""
 
 
-def newest_checkpoint(run: Path) -> Saved:
-    """The newest checkpoint; without files where there is none."""
-    newest = latest_path(run / FOLDER)
-    if newest is None:
+def saved_checkpoint(run: Path, step: int | None) -> Saved:
+    """The checkpoint of a step, or the newest; without files where there is none."""
+    path = latest_path(run / FOLDER) if step is None else path_of(run / FOLDER, step)
+    if path is None or not path.is_dir():
         return Saved([], "")
-    manifest = newest / MANIFEST
-    files = sorted(f"{FOLDER}/{newest.name}/{file.name}" for file in newest.iterdir())
+    manifest = path / MANIFEST
+    files = sorted(f"{FOLDER}/{path.name}/{file.name}" for file in path.iterdir())
     return Saved(files, manifest.read_text(encoding="utf-8") if manifest.exists() else "")
+
+
+def verify_step(run: Path, step: int) -> None:
+    """Refuse to go on from a checkpoint that is not here, or not whole."""
+    verify(find_step(run / FOLDER, step))
 
 
 def read_piece(run: Path, name: str, offset: int) -> str | None:

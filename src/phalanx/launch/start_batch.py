@@ -14,9 +14,11 @@ from phalanx.launch.batch import LOG, BatchJob, Resources, parse_time, refuse_li
 from phalanx.launch.follow import follow
 from phalanx.launch.local import wanted_roles
 from phalanx.launch.plan import LaunchPlan
+from phalanx.launch.run_files import verify_step
 from phalanx.launch.scheduler import Scheduler
 from phalanx.launch.submitted import SCHEDULERS, Submitted
 from phalanx.observe.tables import print_line
+from phalanx.rewind import put_aside_after
 from phalanx.run import RUNS, create_run, write_whole
 
 
@@ -34,6 +36,9 @@ def start(plan: LaunchPlan, console: Console) -> int:
         print_line(console, f"would run: {scheduler.dialect.submit} {path}")
         return 0
     folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)
+    if plan.request.at_step is not None:  # now: the script goes on from the newest, however often it is queued
+        verify_step(folder.path, plan.request.at_step)
+        put_aside_after(folder.checkpoints, plan.request.at_step)
     run = folder.path.absolute()
     path = run / f"job.{scheduler.name}"
     (run / LOG).parent.mkdir(exist_ok=True)

@@ -1,14 +1,19 @@
 """Moving files of a run between hosts that share no disk, piece by piece through the agents: nothing is held whole."""
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from phalanx.checkpoint import FOLDER
 from phalanx.errors import UserError
 from phalanx.launch.messages import Message
-from phalanx.launch.run_files import NEEDED, Saved, newest_checkpoint, read_piece, write_piece
+from phalanx.launch.run_files import NEEDED, Saved, read_piece, saved_checkpoint, verify_step, write_piece
 from phalanx.launch.stations import Station
+from phalanx.rewind import put_aside_after
 
 _PIECE_S = 30.0  # for one piece
+_VERIFY_S = 1800.0  # for the checksums of a checkpoint of any size
 
 Until = Callable[[Callable[[], bool], float], Awaitable[bool]]
 
@@ -19,11 +24,11 @@ class Transfer:
     def __init__(self, run: Path, until: Until) -> None:
         self._run, self._until = run, until
 
-    async def newest(self, station: Station | None) -> Saved:
-        """The newest checkpoint on a station, or on this host."""
+    async def saved(self, station: Station | None, step: int | None = None) -> Saved:
+        """The checkpoint of a step, or the newest, on a station or on this host."""
         if station is None:
-            return newest_checkpoint(self._run)
-        answer = await self._ask(station, {"do": "newest"}, "newest")
+            return saved_checkpoint(self._run, step)
+        answer = await self._ask(station, {"do": "saved", "step": step}, "saved")
         return Saved(*answer["saved"])
 
     async def fetch(self, station: Station, names: Sequence[str]) -> None:
@@ -31,14 +36,31 @@ class Transfer:
         for name in names:
             await self._copy(name, station, [None])
 
-    async def spread(self, first: Station, stations: Sequence[Station]) -> bool:
-        """See that every station has the newest checkpoint, whoever has that. False where there is none.
+    async def go_back(self, first: Station, stations: Sequence[Station], step: int) -> None:
+        """See that the checkpoint of a step is every station's newest: what was saved later is put aside everywhere."""
+        places: list[Station | None] = [first, None, *(one for one in stations if one is not first)]
+        holders = [place for place in places if (await self.saved(place, step)).files]
+        holder = holders[0] if holders else first  # which then says what it has instead
+        if holder is None:
+            await asyncio.to_thread(verify_step, self._run, step)
+        else:
+            await self._ask(holder, {"do": "verify", "step": step}, "verified", _VERIFY_S)
+        await self.spread(first, stations, step)
+        when = time.strftime("%Y%m%d-%H%M%S")
+        for place in places:  # one after the other: some may share a disk
+            if place is None:
+                put_aside_after(self._run / FOLDER, step, when)
+            else:
+                await self._ask(place, {"do": "put aside", "after": step, "when": when}, "put aside")
+
+    async def spread(self, first: Station, stations: Sequence[Station], step: int | None = None) -> bool:
+        """See that every station has a step's or the newest checkpoint, whoever has that. False where there is none.
 
         Trainers that lost another one each save where they stand, on disks of their own: what they saved may be newer
         than what the first station has, and of the same step without being the same. The first station's counts then.
         """
         others: list[Station | None] = [None, *(one for one in stations if one is not first)]
-        saved = {place: await self.newest(place) for place in (first, *others)}
+        saved = {place: await self.saved(place, step) for place in (first, *others)}
         source = max(saved, key=lambda place: saved[place].step)
         if not saved[source].files:
             return False
@@ -77,14 +99,14 @@ class Transfer:
         piece: str | None = answer["bytes"]
         return piece
 
-    async def _ask(self, station: Station, message: Message, answer: str) -> Message:
+    async def _ask(self, station: Station, message: Message, answer: str, limit_s: float = _PIECE_S) -> Message:
         station.said.pop(answer, None)
         station.send(message)
-        await self._hear([station], answer, str(message["do"]))
+        await self._hear([station], answer, str(message["do"]), limit_s)
         return station.said[answer]
 
-    async def _hear(self, stations: Sequence[Station], kind: str, doing: str) -> None:
-        await self._until(lambda: all(kind in s.said or s.trouble or not s.live for s in stations), _PIECE_S)
+    async def _hear(self, stations: Sequence[Station], kind: str, doing: str, limit_s: float = _PIECE_S) -> None:
+        await self._until(lambda: all(kind in s.said or s.trouble or not s.live for s in stations), limit_s)
         for station in stations:
             if station.trouble is not None or kind not in station.said:
                 trouble = station.trouble

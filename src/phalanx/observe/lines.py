@@ -12,6 +12,12 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
+def accuracies(top1: float, topk: float, k: int, between: str = " ") -> str:
+    """Both accuracies, or the one where k is 1."""
+    both = [f"top-1 {percent(top1)}", f"top-{k} {percent(topk)}"]
+    return between.join(both if k > 1 else both[:1])
+
+
 def sentence(event: Event) -> str | None:
     """An event in words, or None for what only programs read."""
     match event:
@@ -35,7 +41,7 @@ def sentence(event: Event) -> str | None:
         case ev.Eval():
             mark = " (best so far)" if event.best else ""
             return (
-                f"validation at step {event.step}: top-1 {percent(event.top1)} top-{event.k} {percent(event.topk)} "
+                f"validation at step {event.step}: {accuracies(event.top1, event.topk, event.k)} "
                 f"loss {event.loss:.4f} on {event.samples:,} images in {event.seconds:.1f} s{mark}"
             )
         case ev.BadImage():

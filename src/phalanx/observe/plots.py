@@ -1,13 +1,14 @@
 """Learning curves of one or several runs in one figure, drawn from the events that runs leave behind."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from phalanx.errors import UserError
 from phalanx.observe import events as ev
-from phalanx.observe.events import read_events
+from phalanx.observe.events import Record, read_events
 from phalanx.observe.figures import refuse_other_endings, save_figure
 
 Axis = Literal["step", "epoch", "time"]
@@ -71,6 +72,11 @@ def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[f
         return [record.get("step", 0) for record in records]
     if axis == "epoch":
         return [record.get("step", 0) / per_epoch for record in records]
+    return seconds_of_training(records)
+
+
+def seconds_of_training(records: Sequence[Record]) -> list[float]:
+    """How long a run had trained at each of its events, by its own clock."""
     places, elapsed, before = [], 0.0, None
     for record in records:
         if record["kind"] != ev.Start.kind and before is not None:
@@ -84,7 +90,7 @@ def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
     """Accuracy, loss and learning rate of the runs. A file's ending chooses PNG, SVG or PDF."""
     for out in outs:
         refuse_other_endings(out)
-    named = [read_curves(run, axis, label) for run, label in zip(runs, _names(runs), strict=True)]
+    named = [read_curves(run, axis, label) for run, label in zip(runs, run_names(runs), strict=True)]
     if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
         raise NothingToDraw(
             "there is nothing to draw yet",
@@ -121,7 +127,7 @@ def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
     save_figure(figure, *outs)
 
 
-def _names(runs: list[Path]) -> list[str]:
+def run_names(runs: Sequence[Path]) -> list[str]:
     """Folder names, with as much of their parents as it takes to tell them apart."""
     names = [run.resolve().name for run in runs]
     doubled = {name for name, count in Counter(names).items() if count > 1}

@@ -25,6 +25,7 @@ class Schedule:
     factor: float
     power: float
     floor: float
+    warmup_offset: int = 1  # 1: the first step is one step up, so that no rate is 0; 0: it has the starting rate itself
 
     def __call__(self, step: int) -> float:
         if step < self.warmup:
@@ -32,7 +33,7 @@ class Schedule:
         return self.peak * self._decay(step)
 
     def _rise(self, step: int) -> float:
-        done = (step + 1) / self.warmup
+        done = (step + (1 if self.kind == "one-cycle" else self.warmup_offset)) / self.warmup
         if self.kind == "one-cycle":
             return _ONE_CYCLE_START + (1 - _ONE_CYCLE_START) * (1 - math.cos(math.pi * done)) / 2
         shape = {"linear": done, "power": done**self.power, "sqrt": math.sqrt(done)}[self.warmup_kind]
@@ -50,7 +51,9 @@ class Schedule:
         return 1.0
 
 
-def make_schedule(config: ScheduleConfig, *, peak: float, total: int, in_steps: Callable[[Duration], int]) -> Schedule:
+def make_schedule(
+    config: ScheduleConfig, *, peak: float, total: int, in_steps: Callable[[Duration], int], micro_batches: int = 1
+) -> Schedule:
     """Resolve the durations of a schedule into steps. `peak` has the scaling rule applied already."""
     warmup = min(in_steps(config.warmup), total)
     if config.kind == "one-cycle" and warmup == 0:
@@ -64,11 +67,12 @@ def make_schedule(config: ScheduleConfig, *, peak: float, total: int, in_steps: 
         total=total,
         warmup=warmup,
         warmup_kind=config.warmup_kind,
-        warmup_start=config.warmup_start,
+        warmup_start=config.start_share(micro_batches),
         milestones=tuple(sorted(milestones)),
         factor=config.factor,
         power=config.power,
         floor=config.floor,
+        warmup_offset=1 if isinstance(config.warmup_start, float) else 0,
     )
 
 

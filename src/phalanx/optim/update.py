@@ -16,7 +16,12 @@ Groups = list[dict[str, Any]]
 
 
 class Update:
-    """Applies the gradients that lie in `parameter.grad`; owns the optimizer's state, by parameter name."""
+    """Applies the gradients that lie in `parameter.grad`; owns the optimizer's state, by parameter name.
+
+    Momentum is kept without the rate (u ← m·u + g, w ← w - rate·u: eq. 9 of arXiv 1706.02677) in torch's optimizers
+    and in muon-sgd. So a rate that changes acts on all of it at once, and the momentum correction of that paper, for
+    those who keep rate·u, has nothing to correct. One of timm's keeps that, unless lr_in_momentum is off: rmsproptf.
+    """
 
     def __init__(
         self, params: Mapping[str, Tensor], no_decay: Iterable[str], config: OptimConfig, schedule: Schedule

@@ -33,7 +33,7 @@ BATCH = 7  # divides no number of samples here
 # Nothing is left out that could depend on who makes a batch: cropping, flipping, colours, policies.
 SETTINGS = (
     *("data.image_size=24", "augment.crop=random-resized", "augment.flip=0.5", "augment.brightness=0.3"),
-    *("augment.policy=randaugment", "train.seed=3", "data.val_share=0.2"),
+    *("augment.policy=randaugment", "augment.rotate=20", "train.seed=3", "data.val_share=0.2"),
 )
 
 
