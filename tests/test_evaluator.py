@@ -15,6 +15,7 @@ from torch import Tensor
 from phalanx import checkpoint
 from phalanx.commands.evaluate import evaluate_checkpoint
 from phalanx.config.resolve import resolve
+from phalanx.cores import cores
 from phalanx.engine.convolution import Forms, Shape, forms_for
 from phalanx.errors import UserError
 from phalanx.evaluator import Evaluator, make_evaluator
@@ -97,6 +98,17 @@ def test_all_evaluate_in_the_forms_of_training(tmp_path: Path, monkeypatch: pyte
         losses.append(measured(out)[0]["loss"])
     assert losses[0] == found["loss"] != losses[1]
     assert losses[1] == pytest.approx(found["loss"], rel=1e-4)
+
+
+def test_it_has_the_cores_that_trainers_of_its_host_leave(unmeasured: Path) -> None:
+    config = resolve([RunFolder(unmeasured).layer()]).config
+    config = config.model_copy(update={"machine": config.machine.model_copy(update={"threads": "auto"})})
+    console = Console(file=io.StringIO())
+    alone, beside = (
+        make_evaluator(config, RunFolder(unmeasured), console, lambda: False, beside=beside).engine.settings.threads
+        for beside in (0, cores() - 1)
+    )
+    assert (alone, beside) == (cores(), 1)
 
 
 def test_one_that_was_killed_goes_on_where_it_stood(trained: Path, unmeasured: Path) -> None:

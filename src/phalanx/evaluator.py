@@ -48,18 +48,20 @@ def watch_run(request: Request, console: Console, role: Role) -> None:
     """Evaluate whatever checkpoints appear in the job's run, until the launcher ends this process."""
     assert role.run is not None
     config = request.resolved.config
-    with StopRequest() as stop:
-        evaluator = make_evaluator(config, RunFolder(role.run), console, lambda: bool(stop))
+    with StopRequest(quiet=True) as stop:  # being ended by the launcher is how it ends when all is well
+        evaluator = make_evaluator(config, RunFolder(role.run), console, lambda: bool(stop), beside=role.beside)
         while not stop:
             if not evaluator.evaluate_next():
                 time.sleep(_LOOK_S)
 
 
-def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool]) -> "Evaluator":
-    """An evaluator for a run's own validation data, with the run's own settings."""
+def make_evaluator(
+    config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool], *, beside: int = 0
+) -> "Evaluator":
+    """An evaluator for a run's own validation data, with the run's own settings; so many trainers share its host."""
     gpus = config.machine.gpus
     machine = config.machine.model_copy(update={"gpus": None, "device": f"cuda:{gpus[0]}"}) if gpus else config.machine
-    settings = choose(machine, config.exchange.workers + 1)  # trainers run beside it
+    settings = choose(machine, beside + 1)
     settings.apply()
     threads = settings.threads if config.data.threads is None else config.data.threads
     splits = open_data(config.data, threads=threads)

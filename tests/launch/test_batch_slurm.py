@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from phalanx import checkpoint
+from phalanx.launch.record import load_record
 from tests.conftest import LEAN
 from tests.lab.hosts import hosts_up, until
 from tests.lab.slurm import Slurm, slurm_up
@@ -48,6 +49,26 @@ def test_a_job_is_queued_again_resumes_and_is_cancelled(tmp_path: Path) -> None:
         assert newest(run) > saved
         assert not lab.processes(str(run)), "something of the job is left"
         assert_followed(said, job, slurm)
+
+
+@pytest.mark.lab
+def test_an_evaluator_on_the_last_node_ends_well(tmp_path: Path) -> None:
+    """Slurm's roles do not hear SIGTERM: those that wait to be ended are told in another way, and none is killed."""
+    run = tmp_path / "run"
+    train = ["digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "--data-servers", "1", "--out", str(run)]
+    words = ["-n", "1", "--launcher", "slurm", "--nodes", "2", "--evaluator-on", "last"]
+    with hosts_up(2) as lab, slurm_up(lab) as slurm:
+        said = slurm.run([*LAUNCH[:4], *words, "--", "train", *train], cwd=tmp_path)
+        until(lambda: not lab.processes(str(run)))
+    roles = {role.name: (role.host, role.state, role.code) for role in load_record(run).roles}
+    assert roles == {
+        "data-0": ("h1", "ended", 0),
+        "trainer-0": ("h1", "ended", 0),
+        "evaluator-0": ("h2", "ended", 0),
+    }
+    assert "the job has succeeded after" in said.stdout
+    assert "SIG" not in said.stdout + text(run / "logs" / "evaluator-0.log")
+    assert "validation at step 4" in text(run / "logs" / "evaluator-0.log")
 
 
 def assert_followed(said: str, job: str, slurm: Slurm) -> None:

@@ -16,7 +16,7 @@ from phalanx.launch.control import answering, socket_path
 from phalanx.launch.job import MASTER, PYTHON, Job, listeners, role_of, variables_of
 from phalanx.launch.messages import GRACE_S, Message, Word
 from phalanx.launch.output import RoleOutput, last_lines, last_progress, log_path, progress_in
-from phalanx.launch.placement import Seat, place, room
+from phalanx.launch.placement import Apart, Seat, place, room
 from phalanx.launch.policy import POLITE, End, GoOn, Lost, Reform, Restart, cause_of
 from phalanx.launch.record import ASKED, JobRecord, RoleRecord
 from phalanx.launch.role import Kind
@@ -42,6 +42,7 @@ class Conductor:
         self._record = JobRecord(job.id, job.command, job.launcher, str(job.run.absolute()))
         self._seats: dict[str, Seat] = {}
         self._homes: dict[str, Station] = {}
+        self._reach: list[Station] = []  # who reach the run's folder
         self._roles: dict[str, RoleRecord] = {}
         self._whys: dict[str, str] = {}  # of roles that could not even be started
         self._outputs: dict[str, RoleOutput] = {}
@@ -94,7 +95,8 @@ class Conductor:
             self._record.run_on = f"{first.name}:{first.said['ready']['run']}"
         if self._job.resumes:
             await self._transfer.spread(first, self._hosts.live)
-        await self._seat(self._hosts.stations, self._job.wanted, self._job.servers_on)
+        await self._find_reach(first)
+        await self._seat(self._hosts.stations, self._job.wanted, self._job.apart)
         hosts, roles = len(self._hosts.stations), len(self._seats)
         self._screen.tell(f"{hosts} hosts are ready after {time.monotonic() - began:.1f} s; {roles} roles start")
         self._start_all(self._job.first)
@@ -103,14 +105,30 @@ class Conductor:
 
     def _run_home(self) -> Station:
         """Trainer 0's first host: the run's folder is there."""
-        alone = self._job.servers_on
-        return next(station for number, station in enumerate(self._hosts.stations) if number not in alone)
+        apart = self._job.apart.hosts
+        return next(station for number, station in enumerate(self._hosts.stations) if number not in apart)
+
+    async def _find_reach(self, first: Station) -> None:
+        """Which hosts reach the run's folder: the evaluator reads and writes there."""
+        if not self._job.wanted.get("evaluator"):
+            return
+        self._reach = await self._transfer.reaching(first, self._hosts.live)
+        named = self._job.apart.evaluator
+        if named is not None and self._hosts.stations[named] not in self._reach:
+            host, run = self._hosts.stations[named].name, first.said["ready"]["run"]
+            raise UserError(
+                f"the evaluator cannot run on {host}",
+                why=f"{run} on {first.name}, where checkpoints are written, is on no disk that {host} shares",
+                remedy="choose a run's folder on a disk that both share with --out, or leave --evaluator-on out: it "
+                f"then runs on {first.name}",
+            )
 
     # Starting
 
-    async def _seat(self, stations: Sequence[Station], wanted: Mapping[Kind, int], servers_on: Sequence[int]) -> None:
+    async def _seat(self, stations: Sequence[Station], wanted: Mapping[Kind, int], apart: Apart) -> None:
         """Give every role a place, and learn where those that listen will."""
-        seats = place([station.host for station in stations], wanted, servers_on=servers_on)
+        reach = [number for number, station in enumerate(stations) if station in self._reach]
+        seats = place([station.host for station in stations], wanted, apart, reach=reach)
         before = self._roles
         self._seats = {seat.name: seat for seat in seats}
         self._homes = {seat.name: stations[seat.host] for seat in seats}
@@ -184,9 +202,12 @@ class Conductor:
                 if code is not None:
                     return code
             elif self._trainers_left():
+                code = max(record.code or 0 for record in self._trainers())
                 if self._stop is not None:
                     self._screen.tell(f"the job is stopped{await self._way_on()}")
-                return max(record.code or 0 for record in self._trainers())
+                elif code == 0:
+                    self._screen.tell(f"the job has succeeded after {time.time() - self._record.began:.0f} s")
+                return code
             else:
                 await self._hosts.until(self._something, 1.0)
 
@@ -250,15 +271,17 @@ class Conductor:
 
     def _room(self) -> int | None:
         """For how many trainers there is a place on hosts that live."""
-        alone = [self._hosts.stations[number] for number in self._job.servers_on]
-        return room([station.host for station in self._hosts.live if station not in alone])
+        apart = [self._hosts.stations[number] for number in self._job.apart.hosts]
+        return room([station.host for station in self._hosts.live if station not in apart])
 
     def _home_for(self, name: str) -> Station:
-        """Where a trainer is started anew: where it was, or on the live host with the fewest roles."""
+        """Where a role is started anew: where it was, or on the live host with the fewest roles."""
         if self._homes[name].live:
             return self._homes[name]
         homes = list(self._homes.values())
-        return min(self._hosts.live, key=lambda station: sum(home is station for home in homes))
+        reach = self._reach if self._seats[name].kind == "evaluator" else self._hosts.live
+        live = [station for station in reach if station.live] or self._hosts.live
+        return min(live, key=lambda station: sum(home is station for home in homes))
 
     def _declare_lost(self, rank: int) -> None:
         """Have the servers told that nobody need wait for a trainer, from a host that reaches them."""
@@ -277,10 +300,16 @@ class Conductor:
         await self._hosts.end_roles(lambda station: [n for n, home in self._homes.items() if home is station])
         keeper = first if first.live else live[0]
         saved = await self._transfer.spread(keeper, live)
-        alone = [number for number, one in enumerate(live) if self._hosts.stations.index(one) in self._job.servers_on]
-        await self._seat(live, {**self._job.wanted, "trainer": new_world}, alone)
+        await self._seat(live, {**self._job.wanted, "trainer": new_world}, self._apart_of(live))
         self._start_all(self._job.again(new_world) if saved else [*self._job.first, "--workers", str(new_world)])
         return None
+
+    def _apart_of(self, live: Sequence[Station]) -> Apart:
+        """The hosts without trainers, as numbers among those that are left."""
+        numbers = {self._hosts.stations.index(station): number for number, station in enumerate(live)}
+        apart = self._job.apart
+        servers = tuple(numbers[number] for number in apart.servers if number in numbers)
+        return Apart(servers, None if apart.evaluator is None else numbers.get(apart.evaluator))
 
     # Ending
 
@@ -308,6 +337,7 @@ class Conductor:
     async def _end(self, grace_s: float) -> None:
         """Whatever happened: nothing of the job outlives this, and what can be known of it is here."""
         self._hosts.hurry = False
+        self._dismiss()
         await self._hosts.end_roles(lambda station: None, grace_s)
         with contextlib.suppress(UserError):  # a host that is gone has nothing to give
             await self._bring_home()
@@ -316,6 +346,15 @@ class Conductor:
             self._screen.tell(
                 f"checkpoints are on {self._record.run_on}; logs, events and summary also in {self._job.run}"
             )
+
+    def _dismiss(self) -> None:
+        """Roles that do not hear SIGTERM are told to end by the signal that they hear. Servers end by themselves."""
+        if self._job.stop_with is None:
+            return
+        for station in self._hosts.live:
+            names = [name for name, home in self._homes.items() if home is station]
+            waiting = [name for name in names if self._seats[name].kind in ("data", "evaluator")]
+            station.send({"do": "signal", "roles": waiting, "signal": int(self._job.stop_with)})
 
     async def _bring_home(self) -> None:
         """The run's folder is on trainer 0's host; what is small of it, and servers' journals, come here."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from phalanx.errors import UserError
 from phalanx.launch import counting, dmlc, paddle
 from phalanx.launch.role import Kind, Role
-from phalanx.launch.variables import Environment, bad_variable
+from phalanx.launch.variables import Environment, bad_variable, number
 
 OURS = counting.Counting("phalanx", "PHALANX_RANK", "PHALANX_WORLD", "PHALANX_LOCAL_RANK", "PHALANX_LOCAL_WORLD")
 # Our manifests leave the rank to Kubernetes, which numbers the pods of an indexed Job.
@@ -46,6 +46,7 @@ def _ours(environment: Environment, numbers: counting.Counting) -> Role:
         kind=_KINDS[kind],
         servers=tuple(filter(None, environment.get("PHALANX_SERVERS", "").split(","))),
         data=tuple(filter(None, environment.get("PHALANX_DATA", "").split(","))),
+        beside=number("PHALANX_BESIDE", environment, numbers.launcher, 0),
         run=Path(run) if run else None,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from phalanx.launch.elastic import ELASTIC
 from phalanx.launch.messages import Word
-from phalanx.launch.placement import Seat
+from phalanx.launch.placement import Apart, Seat
 from phalanx.launch.policy import Policy
 from phalanx.launch.role import Kind, Role, environment_of
 from phalanx.launch.variables import key_of
@@ -40,7 +40,7 @@ class Job:
     setup: str = ""
     iface: str | None = None
     ports: tuple[int, int] | None = None
-    servers_on: Sequence[int] = ()
+    apart: Apart = field(default_factory=Apart)
     stop_with: signal.Signals | None = None  # what trainers are stopped by; default: the signal that came
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     key: str = field(default_factory=lambda: key_of(os.environ) or secrets.token_hex(32))
@@ -74,6 +74,7 @@ def role_of(seat: Seat, places: Mapping[str, str], key: str, run: Path) -> Role:
         servers=addresses("server"),
         data=addresses("data"),
         key=key,
+        beside=seat.beside,
         run=run,
     )
 
