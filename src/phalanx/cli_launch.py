@@ -54,6 +54,7 @@ def launch(
     port_range: Annotated[str | None, typer.Option(help="such as 17000-17100; default: any free ports")] = None,
     max_restarts: Annotated[int | None, typer.Option(min=0, help="how often what was lost is started anew")] = None,
     min_workers: Annotated[int | None, typer.Option(min=1, help="go on with so few when some are lost")] = None,
+    log_dir: Annotated[str | None, typer.Option(help="folder for each role's log, here; default RUN/logs")] = None,
     mpirun: Annotated[str, typer.Option(help="mpi: the mpirun command, with options if need be")] = "mpirun",
     nodes: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs, yarn, ray: how many hosts")] = None,
     time: Annotated[str | None, typer.Option(help="slurm, sge, pbs: the time limit, such as 1:30:00")] = None,
@@ -86,7 +87,7 @@ def launch(
     from phalanx.launch.needs import Needs
 
     hold_lifeline()
-    spelled = planning.train_words(words, parse_train, workers, servers)
+    spelled = planning.train_words(words, parse_train, workers, servers, log_dir)
     spelled = planning.with_evaluator(spelled, parse_train) if evaluator_on else spelled
     new_host = None if launcher in planning.ALLOCATED else evaluator_on
     hosts, alone = planning.find_hosts(hostfile, ips, servers_on, new_host)

@@ -1,4 +1,4 @@
-"""An evaluator has a place of its own if that reaches the run's folder, ends quietly, and a job that succeeded says so."""
+"""An evaluator has a place of its own where it reaches the run, ends quietly, and a job that succeeded says so."""
 
 import sys
 from pathlib import Path

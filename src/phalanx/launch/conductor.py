@@ -15,11 +15,12 @@ from phalanx.launch.assembly import Assembly, EndNow, Opener
 from phalanx.launch.control import answering, socket_path
 from phalanx.launch.job import MASTER, PYTHON, Job, listeners, role_of, variables_of
 from phalanx.launch.messages import GRACE_S, Message, Word
-from phalanx.launch.output import RoleOutput, last_lines, last_progress, log_path, progress_in
+from phalanx.launch.output import Progress, RoleOutput, last_lines, last_progress, log_path, progress_in
 from phalanx.launch.placement import Apart, Seat, place, room
 from phalanx.launch.policy import POLITE, End, GoOn, Lost, Reform, Restart, cause_of
 from phalanx.launch.record import ASKED, JobRecord, RoleRecord
 from phalanx.launch.role import Kind
+from phalanx.launch.role_log import VARIABLE as LOG_VARIABLE
 from phalanx.launch.run_files import SMALL
 from phalanx.launch.screen import Screen
 from phalanx.launch.stations import Station, explain_loss
@@ -40,6 +41,7 @@ class Conductor:
         self._hosts = Assembly(stations, opener, screen, self._hear)
         self._transfer = Transfer(job.run, self._hosts.until)
         self._record = JobRecord(job.id, job.command, job.launcher, str(job.run.absolute()))
+        self._record.logs = str(job.logs.absolute()) if job.log_dir else ""
         self._seats: dict[str, Seat] = {}
         self._homes: dict[str, Station] = {}
         self._reach: list[Station] = []  # who reach the run's folder
@@ -145,17 +147,22 @@ class Conductor:
         record.state, record.host, record.code = "starting", home.name, None
         record.starts += 1
         if name not in self._outputs:
-            self._outputs[name] = RoleOutput(log_path(self._job.run, name), self._line_taker(record))
-        self._send_start(name, home, argv, self._seats[name], shown=home.inner and name == _FIRST)
+            self._outputs[name] = RoleOutput(log_path(self._job.logs, name), self._line_taker(record))
+        self._send_start(name, home, argv, self._seats[name], shown=self._shown(name))
+
+    def _shown(self, name: str) -> bool:
+        """Whether a role has the terminal to itself."""
+        return name == _FIRST and self._homes[name].inner
 
     def _send_start(self, name: str, home: Station, argv: Sequence[Word], seat: Seat, *, shown: bool) -> None:
         role = role_of(seat, self._places, self._job.key, Path(home.said["ready"]["run"]))
+        own_log = {LOG_VARIABLE: str(log_path(self._job.logs, name).absolute())} if shown else {}
         home.send(
             {
                 "do": "start",
                 "role": name,
                 "argv": list(argv),
-                "environment": variables_of(role, self._job, home.said["listening"]["iface"]),
+                "environment": variables_of(role, self._job, home.said["listening"]["iface"]) | own_log,
                 "releases": [name, MASTER] if name == _FIRST else [name],
                 "shown": shown,
             }
@@ -184,9 +191,9 @@ class Conductor:
 
         return take
 
-    def _note_progress(self, record: RoleRecord, progress: tuple[int, float] | None) -> None:
+    def _note_progress(self, record: RoleRecord, progress: Progress | None) -> None:
         if progress is not None:
-            record.step, record.samples_per_s = progress
+            record.step, record.samples_per_s, record.times = progress
 
     # Watching
 
@@ -315,14 +322,17 @@ class Conductor:
 
     async def _report(self, cause: Lost) -> int:
         """Name who failed first, where and how, its log, and the way on."""
-        log = log_path(self._job.run, cause.name)
+        log = log_path(self._job.logs, cause.name)
         ending = last_lines(log)
         error = next((line.removeprefix("error") for line in reversed(ending) if line.startswith("error: ")), "")
         self._record.cause = f"{cause.name} on {cause.host} {cause.how}{error if cause.code == EXIT_USER else ''}"
         self._screen.say(f"{self._record.cause}; the job ends{await self._way_on()}")
-        self._screen.say(f"its log, {log}, " + ("ends:" if ending else "is empty"))
-        for line in ending:
-            self._screen.say(f"  {line}")
+        if self._shown(cause.name):  # its last words are on the same screen
+            self._screen.say(f"its log is {log}")
+        else:
+            self._screen.say(f"its log, {log}, " + ("ends:" if ending else "is empty"))
+            for line in ending:
+                self._screen.say(f"  {line}")
         return EXIT_USER if cause.code == EXIT_USER else EXIT_OURS
 
     async def _way_on(self) -> str:
@@ -376,7 +386,7 @@ class Conductor:
 
     def _refresh(self) -> None:
         """A first trainer that has the terminal to itself tells how far it is in the run's events."""
-        if _FIRST in self._homes and self._homes[_FIRST].inner:
+        if _FIRST in self._homes and self._shown(_FIRST):
             self._note_progress(self._roles[_FIRST], last_progress(self._job.run))
         for name, home in self._homes.items():
             if home.live and self._roles[name].state == "running":

@@ -16,6 +16,9 @@ from phalanx.launch.variables import Environment, bad_variable, number
 OURS = counting.Counting("phalanx", "PHALANX_RANK", "PHALANX_WORLD", "PHALANX_LOCAL_RANK", "PHALANX_LOCAL_WORLD")
 # Our manifests leave the rank to Kubernetes, which numbers the pods of an indexed Job.
 KUBERNETES = counting.Counting("kubernetes", "JOB_COMPLETION_INDEX", "PHALANX_WORLD", "PHALANX_LOCAL_RANK")
+# One of them is in every process that such a launcher started. (Slurm's are in its shells too, see `is_foreign`.)
+_FOREIGN = (counting.TORCHRUN.rank, counting.OPENMPI.rank, counting.PMI.rank)
+_FOREIGN += ("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID", "DMLC_ROLE")
 _KINDS: dict[str, Kind] = {"trainer": "trainer", "server": "server", "data": "data", "evaluator": "evaluator"}
 
 
@@ -34,6 +37,15 @@ def role_from(environment: Environment = os.environ) -> Role | None:
         for role in outer:
             _refuse_miscount(inner[0], role)
     return next(iter(inner + outer), None)
+
+
+def is_foreign(environment: Environment = os.environ) -> bool:
+    """Whether a launcher other than ours has this process's output, even where it looks like a terminal.
+
+    OpenMPI gives its ranks a pseudo-terminal; torchrun and scripts of Paddle or MXNet put all of theirs on one.
+    """
+    at_a_terminal = "SLURM_PTY_PORT" in environment  # srun --pty hands a person's own terminal through
+    return any(name in environment for name in _FOREIGN) or (counting.in_step(environment) and not at_a_terminal)
 
 
 def _ours(environment: Environment, numbers: counting.Counting) -> Role:

@@ -13,7 +13,7 @@ from phalanx.launch.carrier import Carrier, SshCarrier
 from phalanx.launch.hosts import Host
 from phalanx.launch.job import Job
 from phalanx.launch.messages import Word
-from phalanx.launch.output import LOGS
+from phalanx.launch.output import log_path
 from phalanx.launch.over_hosts import carrier_to, remote_command, synced
 from phalanx.launch.plan import LaunchPlan
 from phalanx.launch.run_files import SMALL
@@ -56,4 +56,4 @@ def _shown(argv: Sequence[Word]) -> str:
 
 
 def _files(job: Job, roles: Sequence[str]) -> list[Path]:
-    return [job.run / RECORD, *(job.run / LOGS / f"{role}.log" for role in roles), *(job.run / name for name in SMALL)]
+    return [job.run / RECORD, *(log_path(job.logs, role) for role in roles), *(job.run / name for name in SMALL)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from phalanx.launch.elastic import ELASTIC
 from phalanx.launch.messages import Word
+from phalanx.launch.output import LOGS
 from phalanx.launch.placement import Apart, Seat
 from phalanx.launch.policy import Policy
 from phalanx.launch.role import Kind, Role, environment_of
@@ -36,6 +37,7 @@ class Job:
     out: str = ""  # the run's folder as other hosts are told: absolute, or from their working folder
     resumes: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
+    log_dir: str | None = None  # for roles' logs, from the launching shell's folder; default: in the run's folder
     cwd: str | None = None
     setup: str = ""
     iface: str | None = None
@@ -44,6 +46,11 @@ class Job:
     stop_with: signal.Signals | None = None  # what trainers are stopped by; default: the signal that came
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     key: str = field(default_factory=lambda: key_of(os.environ) or secrets.token_hex(32))
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the roles' logs, on the launching host."""
+        return Path(self.log_dir) if self.log_dir else self.run / LOGS
 
 
 def listeners(seats: Sequence[Seat]) -> dict[int, list[str]]:

@@ -55,6 +55,7 @@ def local_job(run: Path, words: Sequence[str], config: RunConfig, command: str) 
         wanted=wanted_roles(config),
         policy=policy_of(config.exchange),
         command=command,
+        log_dir=config.train.log_dir,
     )
 
 

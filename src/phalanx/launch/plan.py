@@ -78,6 +78,7 @@ class LaunchPlan:
             launcher=self.launcher,
             resumes=self.request.resume is not None,
             files=files,
+            log_dir=self.request.resolved.config.train.log_dir,
             cwd="." if self.sync else os.getcwd(),  # noqa: PTH109 - as the user spells it
             setup=self.setup,
             iface=self.iface,
@@ -107,8 +108,10 @@ class LaunchPlan:
         return place(self.hosts, wanted, self.apart)
 
 
-def train_words(words: Sequence[str], parse: Parse, workers: int | None, servers: int | None) -> list[str]:
-    """What follows `-- train`, with -n and -s added in train's own language; contradictions are refused."""
+def train_words(
+    words: Sequence[str], parse: Parse, workers: int | None, servers: int | None, log_dir: str | None = None
+) -> list[str]:
+    """What follows `-- train`, with -n, -s and --log-dir added in train's own language; contradictions are refused."""
     if not words or words[0] != "train":
         raise UserError(
             f"{words[0]!r} cannot be launched" if words else "there is nothing to launch",
@@ -117,14 +120,18 @@ def train_words(words: Sequence[str], parse: Parse, workers: int | None, servers
         )
     given = parse(words[1:])
     added: list[str] = []
-    for flag, option, count in (("workers", "-n", workers), ("servers", "-s", servers)):
-        if count is None:
+    named = {"workers": ("-n", workers), "servers": ("-s", servers), "log_dir": ("--log-dir", log_dir)}
+    for flag, (option, value) in named.items():
+        if value is None:
             continue
-        if given[flag] not in (None, count):
+        spelled = f"--{flag.replace('_', '-')}"
+        if given[flag] not in (None, value):
             raise UserError(
-                f"{option} {count} contradicts --{flag} {given[flag]}", why="both say the same thing", remedy="give one"
+                f"{option} {value} contradicts {spelled} {given[flag]}",
+                why="both say the same thing",
+                remedy="give one",
             )
-        added += [] if given[flag] == count else [f"--{flag}", str(count)]
+        added += [] if given[flag] == value else [spelled, str(value)]
     if servers:
         method = given["update_method"]
         if method not in (None, "pserver"):
