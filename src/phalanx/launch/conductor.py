@@ -27,7 +27,7 @@ from phalanx.launch.stations import Station, explain_loss
 from phalanx.launch.transfer import Transfer
 
 SETTLE_S = 1.5  # after a failure, for others to report theirs: the first to be heard of is not always the first
-LEAVE_S = 20.0  # for survivors of a lost peer to save and leave by themselves
+LEAVE_S = 20.0  # for roles to leave by themselves: survivors of a lost peer, which save, and those that are dismissed
 HURRIED_GRACE_S = 0.5
 RECORD_S = 2.0
 _FIRST = "trainer-0"
@@ -210,6 +210,7 @@ class Conductor:
                     return code
             elif self._trainers_left():
                 code = max(record.code or 0 for record in self._trainers())
+                await self._dismiss()
                 if self._stop is not None:
                     self._screen.tell(f"the job is stopped{await self._way_on()}")
                 elif code == 0:
@@ -347,7 +348,6 @@ class Conductor:
     async def _end(self, grace_s: float) -> None:
         """Whatever happened: nothing of the job outlives this, and what can be known of it is here."""
         self._hosts.hurry = False
-        self._dismiss()
         await self._hosts.end_roles(lambda station: None, grace_s)
         with contextlib.suppress(UserError):  # a host that is gone has nothing to give
             await self._bring_home()
@@ -357,14 +357,18 @@ class Conductor:
                 f"checkpoints are on {self._record.run_on}; logs, events and summary also in {self._job.run}"
             )
 
-    def _dismiss(self) -> None:
-        """Roles that do not hear SIGTERM are told to end by the signal that they hear. Servers end by themselves."""
-        if self._job.stop_with is None:
-            return
+    async def _dismiss(self) -> None:
+        """When the trainers are done, have those end that wait to be told so; nobody is in a hurry then.
+
+        They are told by a signal that they hear. Parameter servers see for themselves that their trainers have left.
+        """
+        waiting = [name for name, seat in self._seats.items() if seat.kind in ("data", "evaluator")]
         for station in self._hosts.live:
-            names = [name for name, home in self._homes.items() if home is station]
-            waiting = [name for name in names if self._seats[name].kind in ("data", "evaluator")]
-            station.send({"do": "signal", "roles": waiting, "signal": int(self._job.stop_with)})
+            names = [name for name in waiting if self._homes[name] is station]
+            station.send({"do": "signal", "roles": names, "signal": int(self._job.stop_with or signal.SIGTERM)})
+        await self._hosts.until(
+            lambda: all(self._roles[name].state != "running" or not self._homes[name].live for name in waiting), LEAVE_S
+        )
 
     async def _bring_home(self) -> None:
         """The run's folder is on trainer 0's host; what is small of it, and servers' journals, come here."""

@@ -17,8 +17,10 @@ OURS = counting.Counting("phalanx", "PHALANX_RANK", "PHALANX_WORLD", "PHALANX_LO
 # Our manifests leave the rank to Kubernetes, which numbers the pods of an indexed Job.
 KUBERNETES = counting.Counting("kubernetes", "JOB_COMPLETION_INDEX", "PHALANX_WORLD", "PHALANX_LOCAL_RANK")
 # One of them is in every process that such a launcher started. (Slurm's are in its shells too, see `is_foreign`.)
-_FOREIGN = (counting.TORCHRUN.rank, counting.OPENMPI.rank, counting.PMI.rank)
-_FOREIGN += ("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID", "DMLC_ROLE")
+_FOREIGN = (
+    *(launcher.rank for launcher in (counting.TORCHRUN, counting.OPENMPI, counting.PMI)),
+    *("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID", "DMLC_ROLE"),
+)
 _KINDS: dict[str, Kind] = {"trainer": "trainer", "server": "server", "data": "data", "evaluator": "evaluator"}
 
 

@@ -120,8 +120,8 @@ def train_words(
         )
     given = parse(words[1:])
     added: list[str] = []
-    named = {"workers": ("-n", workers), "servers": ("-s", servers), "log_dir": ("--log-dir", log_dir)}
-    for flag, (option, value) in named.items():
+    options = {"workers": ("-n", workers), "servers": ("-s", servers), "log_dir": ("--log-dir", log_dir)}
+    for flag, (option, value) in options.items():
         if value is None:
             continue
         spelled = f"--{flag.replace('_', '-')}"

@@ -44,7 +44,7 @@ def keep_log(path: Path, role: Role | None) -> Console:
         ) from error
     who = role or Role()
     file.write(f"{who.name} of {who.world} on {platform.node()}, pid {os.getpid()}\n")
-    sys.stderr = _Both(sys.stderr, file)  # type: ignore[assignment]
+    sys.stderr = _Both(sys.stderr, file)
     return Console(file=file, force_terminal=False, color_system=None)
 
 

@@ -14,7 +14,7 @@ import fcntl
 import os
 import stat
 import sys
-from typing import TextIO
+from typing import TextIO, cast
 
 from rich.console import Console
 
@@ -52,7 +52,7 @@ def console_of(role: Role | None, environment: Environment = os.environ) -> Cons
     files = environment.get(_OPENMPI_FILES)
     if role is None or role.rank == 0 or role.launcher in _APART or files is None or "nocopy" in files.split(":")[1:]:
         return Console()
-    return Console(file=_Named(sys.stdout, f"{role.name} | "))
+    return Console(file=cast(TextIO, _Named(sys.stdout, f"{role.name} | ")))
 
 
 class _Named:
