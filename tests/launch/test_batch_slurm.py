@@ -71,6 +71,19 @@ def test_an_evaluator_on_the_last_node_ends_well(tmp_path: Path) -> None:
     assert "validation at step 4" in text(run / "logs" / "evaluator-0.log")
 
 
+@pytest.mark.lab
+def test_tasks_of_srun_speak_where_each_has_a_file(tmp_path: Path) -> None:
+    train = [sys.executable, "-m", "phalanx", "train", "digits", "model.name=wrn10_1", "train.length=2st", *LEAN]
+    with hosts_up(2) as lab, slurm_up(lab) as slurm:
+        for out, option in (("one", "--output=one.txt"), ("own", "--output=own.%t")):
+            slurm.run(["srun", "-N2", "-n2", option, *train, "train.log_every=2", "--out", out], cwd=tmp_path)
+    assert "worker: trainer-0 of 2 on h1" in text(tmp_path / "one.txt")
+    assert "trainer-1" not in text(tmp_path / "one.txt")
+    for rank in range(2):
+        assert f"worker: trainer-{rank} of 2 on h{rank + 1}" in text(tmp_path / f"own.{rank}")
+        assert text(tmp_path / f"own.{rank}").count("this worker ") == 1
+
+
 def assert_followed(said: str, job: str, slurm: Slurm) -> None:
     """The screen of who submitted: how the job stood in the queue, and what it printed."""
     assert f"job {job} is submitted" in said

@@ -56,9 +56,10 @@ class Transfer:
         """Those of the stations that have the first one's folder of the run, on a disk that they share with it."""
         name = secrets.token_hex(8)
         await self._ask(first, {"do": "mark", "name": name, "how": "make"}, "marked")
-        there = [one for one in stations if one is first or await self._sees(one, name)]
-        await self._ask(first, {"do": "mark", "name": name, "how": "drop"}, "marked")
-        return there
+        try:
+            return [one for one in stations if one is first or await self._sees(one, name)]
+        finally:
+            first.send({"do": "mark", "name": name, "how": "drop"})
 
     async def _sees(self, station: Station, name: str) -> bool:
         return bool((await self._ask(station, {"do": "mark", "name": name, "how": "look"}, "marked"))["there"])
