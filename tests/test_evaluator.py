@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from phalanx import checkpoint
 from phalanx.commands.evaluate import evaluate_checkpoint
 from phalanx.config.resolve import resolve
 from phalanx.config.schema import MachineConfig
+from phalanx.cores import cores
 from phalanx.engine.convolution import Forms, Shape, forms_for
 from phalanx.errors import UserError
 from phalanx.evaluator import Evaluator, make_evaluator
@@ -118,6 +120,18 @@ def test_it_evaluates_in_the_precision_of_the_checkpoint(tmp_path: Path, precisi
     assert evaluator_of(out).evaluate_next()
     evaluate_checkpoint(Console(file=io.StringIO()), run, None, None, "cpu", precision, tmp_path / "eval")
     assert json.loads((tmp_path / "eval" / "eval.json").read_text())["loss"] == measured(out)[0]["loss"]
+
+
+def test_it_has_the_cores_that_trainers_of_its_host_leave(unmeasured: Path) -> None:
+    config = resolve([RunFolder(unmeasured).layer()]).config
+    config = config.model_copy(update={"machine": config.machine.model_copy(update={"threads": "auto"})})
+    threads = []
+    for beside in (0, cores() - 1):
+        console = Console(file=io.StringIO())
+        evaluator = make_evaluator(config, RunFolder(unmeasured), console, lambda: False, beside=beside)
+        assert evaluator.evaluate_next()
+        threads.append(torch.get_num_threads())
+    assert threads == [cores(), 1]
 
 
 def test_one_that_was_killed_goes_on_where_it_stood(trained: Path, unmeasured: Path) -> None:

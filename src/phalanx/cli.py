@@ -48,6 +48,7 @@ Checkpointed = Annotated[Path, typer.Argument(help="a run's folder (its best che
 def main() -> NoReturn:
     """The entry point: errors a user can mend are printed without a traceback."""
     let_idle_threads_sleep()
+    _know_terminals()
     try:
         hold_libraries_to_level()
         app(args=_resume_without_value(sys.argv[1:]), prog_name="phalanx", standalone_mode=True)
@@ -61,6 +62,14 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_OURS)
     sys.exit(0)
+
+
+def _know_terminals() -> None:
+    """Have everything printed as plain lines where a launcher only pretends to be a terminal (rich reads this)."""
+    from phalanx.launch.dialects import is_foreign
+
+    if is_foreign():
+        os.environ.setdefault("TTY_COMPATIBLE", "0")
 
 
 def _complain(text: str) -> None:
@@ -126,6 +135,7 @@ def train(
     seed: Annotated[int | None, typer.Option()] = None,
     monitor: Annotated[int | None, typer.Option(help="log norms every so many steps")] = None,
     log_every: Annotated[int | None, typer.Option(help="steps between log lines")] = None,
+    log_dir: Annotated[str | None, typer.Option(help="folder for each process's log; default RUN/logs")] = None,
     update_method: Annotated[str | None, typer.Option(help="local, collective, pserver")] = None,
     workers: Annotated[int | None, typer.Option(help="trainers on this machine")] = None,
     servers: Annotated[int | None, typer.Option(help="parameter servers on this machine")] = None,
@@ -151,6 +161,7 @@ def train(
     from phalanx.launch.dialects import role_from
     from phalanx.launch.lifeline import hold_lifeline
     from phalanx.launch.rendezvous import complete
+    from phalanx.launch.role_log import keep_log, log_of
 
     role = role_from()
     request = read_request(locals(), role)
@@ -164,6 +175,8 @@ def train(
         role = complete(role, config.exchange)
         if role.kind == "scheduler":  # all have met, and nobody needs it any more
             raise typer.Exit
+    log_at = log_of(role, config)
+    log = keep_log(log_at, role) if log_at else None
     if role is not None and role.kind == "server":
         from phalanx.exchange.pserver.serve import serve
 
@@ -183,11 +196,10 @@ def train(
 
     if role is None or role.local_world == 1:
         let_idle_threads_spin_while_alone(config.machine.threads)
+    from phalanx.launch.voice import console_of
     from phalanx.train import run
 
-    # Our own launchers keep each trainer's words apart; others put all on one screen, where the first speaks for all.
-    quiet = role is not None and role.launcher != "phalanx" and role.rank > 0
-    raise typer.Exit(run(request, Console(quiet=quiet), role))
+    raise typer.Exit(run(request, console_of(role), role, log))
 
 
 def _check_early(request: "Request") -> None:

@@ -44,6 +44,9 @@ def launch(
         str | None, typer.Option(help=f"{', '.join(LAUNCHERS)}; default ssh where hosts are named")
     ] = None,
     servers_on: Annotated[str | None, typer.Option(help="hosts for servers alone; default beside trainers")] = None,
+    evaluator_on: Annotated[
+        str | None, typer.Option(help="a host for the evaluator alone, or `last`; default: where the fewest roles are")
+    ] = None,
     sync_dst_dir: Annotated[str | None, typer.Option(help="send this directory there first, by rsync")] = None,
     setup: Annotated[str, typer.Option(help="a shell command to run once on each host first")] = "",
     python: Annotated[str | None, typer.Option(help="the interpreter on the hosts")] = None,
@@ -52,6 +55,7 @@ def launch(
     port_range: Annotated[str | None, typer.Option(help="such as 17000-17100; default: any free ports")] = None,
     max_restarts: Annotated[int | None, typer.Option(min=0, help="how often what was lost is started anew")] = None,
     min_workers: Annotated[int | None, typer.Option(min=1, help="go on with so few when some are lost")] = None,
+    log_dir: Annotated[str | None, typer.Option(help="folder for each role's log, here; default RUN/logs")] = None,
     mpirun: Annotated[str, typer.Option(help="mpi: the mpirun command, with options if need be")] = "mpirun",
     nodes: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs, yarn, ray: how many hosts")] = None,
     time: Annotated[str | None, typer.Option(help="slurm, sge, pbs: the time limit, such as 1:30:00")] = None,
@@ -84,8 +88,10 @@ def launch(
     from phalanx.launch.needs import Needs
 
     hold_lifeline()
-    spelled = planning.train_words(words, parse_train, workers, servers)
-    hosts, alone = planning.find_hosts(hostfile, ips, servers_on)
+    spelled = planning.train_words(words, parse_train, workers, servers, log_dir)
+    spelled = planning.with_evaluator(spelled, parse_train) if evaluator_on else spelled
+    new_host = None if launcher in planning.ALLOCATED else evaluator_on
+    hosts, alone = planning.find_hosts(hostfile, ips, servers_on, new_host)
     chosen = launcher or ("ssh" if hosts else "local")
     if chosen not in LAUNCHERS:
         raise UserError(f"there is no launcher {chosen!r}", why="unknown name", remedy=nearest(chosen, LAUNCHERS))
@@ -97,6 +103,7 @@ def launch(
         command=planning.command_line(),
         hosts=tuple(hosts),
         servers_on=tuple(alone),
+        evaluator_on=evaluator_on,
         python=python,
         ssh=planning.parse_program(ssh, "--ssh"),
         mpirun=planning.parse_program(mpirun, "--mpirun"),

@@ -51,17 +51,19 @@ def watch_run(request: Request, console: Console, role: Role) -> None:
     """Evaluate whatever checkpoints appear in the job's run, until the launcher ends this process."""
     assert role.run is not None
     config = request.resolved.config
-    with StopRequest() as stop:
-        evaluator = make_evaluator(config, RunFolder(role.run), console, lambda: bool(stop))
+    with StopRequest(quiet=True) as stop:  # being ended by the launcher is how it ends when all is well
+        evaluator = make_evaluator(config, RunFolder(role.run), console, lambda: bool(stop), beside=role.beside)
         while not stop:
             if not evaluator.evaluate_next():
                 time.sleep(_LOOK_S)
 
 
-def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool]) -> "Evaluator":
-    """An evaluator for a run's own validation data, with the run's own settings."""
+def make_evaluator(
+    config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool], *, beside: int = 0
+) -> "Evaluator":
+    """An evaluator for a run's own validation data, with the run's own settings; so many trainers share its host."""
     threads = config.data.threads
-    splits = open_data(config.data, threads=_choose(config, {}).threads if threads is None else threads)
+    splits = open_data(config.data, threads=_choose(config, {}, beside).threads if threads is None else threads)
     return Evaluator(
         config=config,
         folder=folder,
@@ -71,15 +73,16 @@ def make_evaluator(config: RunConfig, folder: RunFolder, console: Console, stopp
         observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
         bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
         stopping=stopping,
+        beside=beside,
     )
 
 
-def _choose(config: RunConfig, settled: Mapping[str, Any]) -> Settings:
-    """How to evaluate here: with what its trainers have settled, beside them."""
+def _choose(config: RunConfig, settled: Mapping[str, Any], beside: int) -> Settings:
+    """How to evaluate here: with what trainers have settled, and the cores that they leave."""
     gpus = config.machine.gpus
     where = {"gpus": None, "device": f"cuda:{gpus[0]}"} if gpus else {}
     machine = config.machine.model_copy(update={**settled, **where})
-    return choose(machine, config.exchange.workers + 1)
+    return choose(machine, beside + 1)
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,8 @@ class _Judge:
     engine: Engine
 
 
-def _make_judge(config: RunConfig, identity: Identity, settled: Mapping[str, Any]) -> _Judge:
-    settings = _choose(config, settled)
+def _make_judge(config: RunConfig, identity: Identity, settled: Mapping[str, Any], beside: int) -> _Judge:
+    settings = _choose(config, settled, beside)
     settings.apply()
     model = build_model(
         config.model.model_copy(update={"pretrained": False}),  # weights are loaded anyway
@@ -120,6 +123,7 @@ class Evaluator:
     observer: Observer
     bad: BadImages
     stopping: Callable[[], bool]
+    beside: int = 0  # trainers on the same host
     _seen: tuple[tuple[str, int], ...] = ()  # the folder's checkpoints, and when each was written
     _damaged: set[tuple[str, int]] = field(default_factory=set)
     _judge: _Judge | None = None
@@ -166,7 +170,7 @@ class Evaluator:
         settled = {name: machine[name] for name in SETTLED}
         if self._judge is not None and self._judge.settled == settled:
             return self._judge
-        return _make_judge(self.config, self.identity, settled)
+        return _make_judge(self.config, self.identity, settled, self.beside)
 
     def _measure(self, judge: _Judge, loaded: checkpoint.Loaded, known: list[ev.Eval]) -> ev.Eval:
         begin = time.perf_counter()

@@ -22,9 +22,10 @@ def handle(number: signal.Signals, handler: Callable[[int, FrameType | None], No
 
 
 class StopRequest:
-    """While entered, signals only leave a note, so that a step is never cut in two."""
+    """While entered, signals only leave a note, so that a step is never cut in two. With `quiet` nothing is said."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self.received: signal.Signals | None = None
         self._before: dict[signal.Signals, object] = {}
 
@@ -51,5 +52,7 @@ class StopRequest:
         if self.received is not None:
             os._exit(128 + number)
         self.received = signal.Signals(number)
+        if self._quiet:
+            return
         message = f"\n{self.received.name}: finishing this step and saving; once more quits at once\n"
         os.write(2, message.encode())  # print() may be interrupted in the middle of itself

@@ -1,5 +1,6 @@
 """The first and the last thing a run prints, and summary.json."""
 
+import platform
 import resource
 from typing import Any
 
@@ -8,6 +9,7 @@ from rich.text import Text
 
 from phalanx.config.schema import RunConfig
 from phalanx.engine.state import TrainState
+from phalanx.launch.role import Role
 from phalanx.observe import events as ev
 from phalanx.observe.lines import accuracies
 from phalanx.observe.tables import print_rows
@@ -16,8 +18,9 @@ from phalanx.run import RunFolder, machine, versions
 from phalanx.trainer import Trainer
 
 
-def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: int) -> dict[str, str]:
+def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, role: Role) -> dict[str, str]:
     """What was decided, each with its reason."""
+    workers = role.world
     rate = scaled_rate(config.optim.lr, config.optim.lr_per, start.samples_per_step)
     share = config.schedule.start_share(config.micro_batches)
     rates = f"peak rate {rate:g}" + (f" (warm-up from {rate * share:g})" if share else "")
@@ -30,7 +33,8 @@ def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, workers: 
         parts += [f"{each} accumulated"] if each > 1 else []
         parts += [f"{workers} workers"] if workers > 1 else []
     return {
-        "run": str(folder.path),
+        "run": str(folder.path) if role.rank == 0 or role.run else "made and named by trainer-0, see what it prints",
+        **({"worker": f"{role.name} of {workers} on {platform.node()}"} if workers > 1 else {}),
         "model": f"{start.model}, {start.parameters:,} parameters",
         "data": f"{start.data}; {start.val_samples:,} for validation; {start.classes} classes",
         "length": f"{start.total_steps:,} steps, {start.steps_per_epoch:,} an epoch",

@@ -2,8 +2,9 @@
 
 import contextlib
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,12 +43,13 @@ from phalanx.identity import Identity
 from phalanx.launch.elastic import is_elastic
 from phalanx.launch.role import Role
 from phalanx.launch.variables import key_of, read_key
+from phalanx.launch.voice import claim, may_speak
 from phalanx.models.build import build_model
 from phalanx.models.fast import FastNet
 from phalanx.observe import events as ev
-from phalanx.observe.display import make_display
+from phalanx.observe.display import PlainDisplay, make_display
 from phalanx.observe.evaluations import EvaluatorNews, evaluations
-from phalanx.observe.events import EVENTS_FILE, EventFile, Observer, read_events
+from phalanx.observe.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
 from phalanx.observe.lines import LogFile
 from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
@@ -61,10 +63,10 @@ from phalanx.weights import initialize_from, restore
 FIRST_IMAGES = 5000  # that a model may look at before it learns
 
 
-def run(request: Request, console: Console, role: Role | None = None) -> int:
-    """Train as one of the job's trainers, and return the process's exit code."""
+def run(request: Request, console: Console, role: Role | None = None, log: Console | None = None) -> int:
+    """Train as one of the job's trainers, and return the process's exit code. `log` gets the same in plain lines."""
     try:
-        return _run(request, console, role or Role())
+        return _run(request, [console, *([log] if log else [])], role or Role())
     except LostWorker as error:
         if not is_elastic():
             raise
@@ -72,8 +74,10 @@ def run(request: Request, console: Console, role: Role | None = None) -> int:
         return EXIT_REFORM
 
 
-def _run(request: Request, console: Console, role: Role) -> int:
+def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
     started = time.perf_counter()
+    if role.rank == 0:
+        claim(sys.stdout)
     config = request.resolved.config
     if config.eval.evaluator and role.launcher != "phalanx":
         raise UserError(
@@ -135,8 +139,11 @@ def _run(request: Request, console: Console, role: Role) -> int:
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
         resumed = ev.Resume(0, 0, "the beginning", ["nothing had been saved"])
-    display = make_display(console)
-    observer = Observer([display])
+    consoles[0].quiet = consoles[0].quiet or not may_speak(role)
+    worker = role.rank if role.world > 1 else None
+    display = make_display(consoles[0], worker)
+    displays: list[Sink] = [display, *(PlainDisplay(log, worker) for log in consoles[1:])]
+    observer = Observer(displays)
     news, last_eval = None, None
     start = ev.Start(
         command=request.command,
@@ -155,16 +162,17 @@ def _run(request: Request, console: Console, role: Role) -> int:
         },
         notes=[*splits.notes, *settled.notes, *([algorithms] if algorithms else [])],
     )
-    rows = header_rows(start, config, folder, role.world)
-    console.print(Text(f"phalanx train · {config.name}", style="bold"))
-    print_rows(console, rows)
+    rows = header_rows(start, config, folder, role)
+    for console in consoles:
+        console.print(Text(f"phalanx train · {config.name}", style="bold"))
+        print_rows(console, rows)
     if role.rank == 0:
         folder.write_config(request.resolved)
         log = LogFile(folder.path)
         log.text("\n".join(f"{name}: {value}" for name, value in rows.items()))
-        observer.sinks = [EventFile(folder.path), log, display]
+        observer.sinks = [EventFile(folder.path), log, *displays]
         if config.eval.evaluator:
-            news = EvaluatorNews(folder.path, Observer([log, display]).emit)
+            news = EvaluatorNews(folder.path, Observer([log, *displays]).emit)
             known = [one for one in evaluations(read_events(folder.path)) if one.step <= state.step]
             last_eval = known[-1] if known else None
             news.last_step = last_eval.step if last_eval else 0
@@ -234,7 +242,11 @@ def _run(request: Request, console: Console, role: Role) -> int:
             if finished:
                 trainer.await_evaluator(state)
             summary = write_summary(folder, state, trainer, request.command, start, finished)
-            print_summary(console, folder, summary, finished)
+            for console in consoles:
+                print_summary(console, folder, summary, finished)
+        else:
+            for console in consoles:
+                console.print(Text("done" if finished else "stopped"))
     observer.close()
     return 0 if finished else stop.exit_code or EXIT_USER
 

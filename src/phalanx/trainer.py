@@ -173,7 +173,7 @@ class Trainer:
         share = self.exchange.share
         if share.world == 1 or not self.exchange.lockstep:
             return []
-        names = ("data_s", "compute_s", "exchange_s", "update_s")
+        names = [f"{name}_s" for name in ev.TIMES]
         mine = [getattr(times, name) / times.steps for name in names] + [times.samples_per_s]
         blank = [0.0] * len(mine)
         table = self.exchange.sum([x for rank in range(share.world) for x in (mine if rank == share.rank else blank)])

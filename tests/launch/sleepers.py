@@ -20,20 +20,20 @@ from phalanx.launch.carrier import SshCarrier
 from phalanx.launch.hosts import parse_hosts
 from phalanx.launch.job import PYTHON, Job
 from phalanx.launch.lifeline import hold_lifeline
-from phalanx.launch.messages import Word
+from phalanx.launch.messages import GRACE_S, Word
 from phalanx.launch.over_hosts import conduct_over
 from phalanx.launch.policy import Policy
 
 ROLE: list[Word] = [PYTHON, str(Path(__file__).resolve()), "role"]
 
 
-def sleepers(run: Path, policy: Policy, *what: str, workers: int = 2, servers: int = 0) -> Job:
+def sleepers(run: Path, policy: Policy, *what: str, workers: int = 2, servers: int = 0, evaluators: int = 0) -> Job:
     """A job of sleepers. When it forms anew, its roles are told `again` and the number of workers instead."""
     return Job(
         run=run,
         first=[*ROLE, *what],
         again=lambda world: [*ROLE, "again", str(world), "end"],
-        wanted={"trainer": workers, "server": servers},
+        wanted={"trainer": workers, "server": servers, "evaluator": evaluators},
         policy=policy,
         command="phalanx launch -n 2 -- train digits",
     )
@@ -55,7 +55,8 @@ def role(what: Sequence[str]) -> None:
     """Say who this is, start a process that leaves the group, and live until told otherwise.
 
     `end`: trainers end at once. `NAME=CODE`: that role ends so, or by that signal if CODE is negative, when it is
-    started for the first time. `stubborn`: TERM is ignored. Anything else is only printed.
+    started for the first time. `stubborn`: TERM is ignored. `slow`: an evaluator takes longer than its grace to leave.
+    Anything else is only printed.
     """
     name = f"{os.environ['PHALANX_ROLE']}-{os.environ['PHALANX_RANK']}"
     told = dict(word.split("=", 1) for word in what if "=" in word)
@@ -64,8 +65,9 @@ def role(what: Sequence[str]) -> None:
     if "stubborn" in what:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
+        leave = _leave_slowly if "slow" in what and name.startswith("evaluator") else _leave
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _leave)
+            signal.signal(number, leave)
     subprocess.Popen(["sleep", "1000"], start_new_session=True, stdin=subprocess.DEVNULL)
     sys.stdout.write(f"{name} of {os.environ['PHALANX_WORLD']} says {' '.join(what)!r}\n")
     sys.stdout.flush()
@@ -84,6 +86,11 @@ def role(what: Sequence[str]) -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
+
+
+def _leave_slowly(number: int, frame: FrameType | None) -> None:
+    time.sleep(GRACE_S + 1)
+    sys.exit(0)
 
 
 def main() -> int:

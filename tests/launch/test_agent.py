@@ -52,7 +52,7 @@ class Spoken:
         raise AssertionError("the agent is gone")
 
     def prepare(self, run: Path, **more: Any) -> dict[str, Any]:
-        told = {"files": {}, "setup": "", "environment": {}, "cwd": str(run.parent), "fresh": True, "job": "j"}
+        told = {"files": {}, "setup": "", "environment": {}, "cwd": str(run.parent), "fresh": True, "mark": "none"}
         self.say(do="prepare", run=str(run), **{**told, **more})
         return self.hear("ready", "trouble")
 

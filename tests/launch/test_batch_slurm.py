@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from phalanx import checkpoint
+from phalanx.launch.record import load_record
 from tests.conftest import LEAN, train_digits
 from tests.lab.hosts import hosts_up, until
 from tests.lab.slurm import Slurm, slurm_up
@@ -66,6 +67,39 @@ def test_a_job_goes_on_from_the_checkpoint_that_is_asked_for(tmp_path: Path) -> 
     (aside,) = (run / "checkpoints").glob("after-step-00000004-*")
     assert [path.name for path in checkpoint.steps_saved(aside)] == ["step-00000006", "step-00000008"]
     assert newest(run) == 8
+
+
+@pytest.mark.lab
+def test_an_evaluator_on_the_last_node_ends_well(tmp_path: Path) -> None:
+    """Slurm's roles do not hear SIGTERM: those that wait to be ended are told in another way, and none is killed."""
+    run = tmp_path / "run"
+    train = ["digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "--data-servers", "1", "--out", str(run)]
+    words = ["-n", "1", "--launcher", "slurm", "--nodes", "2", "--evaluator-on", "last"]
+    with hosts_up(2) as lab, slurm_up(lab) as slurm:
+        said = slurm.run([*LAUNCH[:4], *words, "--", "train", *train], cwd=tmp_path)
+        until(lambda: not lab.processes(str(run)))
+    roles = {role.name: (role.host, role.state, role.code) for role in load_record(run).roles}
+    assert roles == {
+        "data-0": ("h1", "ended", 0),
+        "trainer-0": ("h1", "ended", 0),
+        "evaluator-0": ("h2", "ended", 0),
+    }
+    assert "the job has succeeded after" in said.stdout
+    assert "SIG" not in said.stdout + text(run / "logs" / "evaluator-0.log")
+    assert "validation at step 4" in text(run / "logs" / "evaluator-0.log")
+
+
+@pytest.mark.lab
+def test_tasks_of_srun_speak_where_each_has_a_file(tmp_path: Path) -> None:
+    train = [sys.executable, "-m", "phalanx", "train", "digits", "model.name=wrn10_1", "train.length=2st", *LEAN]
+    with hosts_up(2) as lab, slurm_up(lab) as slurm:
+        for out, option in (("one", "--output=one.txt"), ("own", "--output=own.%t")):
+            slurm.run(["srun", "-N2", "-n2", option, *train, "train.log_every=2", "--out", out], cwd=tmp_path)
+    assert "worker: trainer-0 of 2 on h1" in text(tmp_path / "one.txt")
+    assert "trainer-1" not in text(tmp_path / "one.txt")
+    for rank in range(2):
+        assert f"worker: trainer-{rank} of 2 on h{rank + 1}" in text(tmp_path / f"own.{rank}")
+        assert text(tmp_path / f"own.{rank}").count("this worker ") == 1
 
 
 def assert_followed(said: str, job: str, slurm: Slurm) -> None:

@@ -39,6 +39,16 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     assert "trainer-1 of 2" in (tmp_path / "run" / "logs" / "trainer-1.log").read_text()
 
 
+def test_an_evaluator_that_takes_its_time_at_the_end_is_not_killed(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    job = sleepers(tmp_path / "run", Policy(forgiving=False), "end", "slow", evaluators=1)
+    said = io.StringIO()
+    assert conduct_here(job, Console(file=said)) == 0
+    evaluator = load_record(tmp_path / "run").roles[-1]
+    assert (evaluator.name, evaluator.state, evaluator.code) == ("evaluator-0", "ended", 0)
+    assert said.getvalue() == ""
+
+
 @pytest.mark.parametrize(
     ("code", "how", "ends"), [(-9, "was killed by SIGKILL", EXIT_OURS), (2, "ended with code 2", EXIT_USER)]
 )

@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
-from phalanx.launch.placement import Seat, place, room
+from phalanx.launch.placement import Apart, Seat, place, room
 
 A, B, C, D = (Host(name) for name in "abcd")
 
@@ -30,11 +30,11 @@ def test_slots_are_filled_in_order_and_ranks_count_within_a_host() -> None:
 
 
 def test_servers_on_hosts_of_their_own() -> None:
-    seats = place([A, B, C], {"trainer": 4, "server": 2}, servers_on=[1])
+    seats = place([A, B, C], {"trainer": 4, "server": 2}, Apart(servers=(1,)))
     assert where(seats, "server") == [1, 1]
     assert Counter(where(seats, "trainer")) == {0: 2, 2: 2}
     with pytest.raises(UserError, match="no host is left for trainers"):
-        place([A], {"trainer": 1, "server": 1}, servers_on=[0])
+        place([A], {"trainer": 1, "server": 1}, Apart(servers=(0,)))
 
 
 def test_more_roles_than_slots_are_refused() -> None:
@@ -48,3 +48,26 @@ def test_more_roles_than_slots_are_refused() -> None:
 def test_fewer_trainers_than_hosts_leave_hosts_empty() -> None:
     assert where(place([A, B, C], {"trainer": 2}), "trainer") == [0, 1]
     assert where(place([Host("a", slots=8), Host("b", slots=8)], {"trainer": 3}), "trainer") == [0, 0, 0]
+
+
+def test_roles_beside_trainers_go_where_the_fewest_are() -> None:
+    hosts = [Host("a", slots=3), Host("b", slots=3), Host("c", slots=3)]
+    seats = place(hosts, {"trainer": 4, "server": 2, "data": 2, "evaluator": 1})
+    assert where(seats, "trainer") == [0, 0, 0, 1]
+    assert where(seats, "server") == [1, 2]
+    assert where(seats, "data") == [1, 2]
+    assert where(seats, "evaluator") == [2]
+    assert next(seat for seat in seats if seat.kind == "evaluator").beside == 0
+    assert {seat.beside for seat in seats if seat.host == 0} == {3}
+    near = place(hosts, {"trainer": 4, "evaluator": 1}, reach=[0])  # it must reach the run's folder
+    assert where(near, "evaluator") == [0]
+
+
+def test_an_evaluator_on_a_host_of_its_own() -> None:
+    seats = place([A, B, C], {"trainer": 4, "server": 1, "evaluator": 1}, Apart(evaluator=2))
+    assert where(seats, "evaluator") == [2]
+    assert Counter(where(seats, "trainer")) == {0: 2, 1: 2}
+    assert where(seats, "server") == [0]
+    with pytest.raises(UserError, match="no host is left for trainers") as refused:
+        place([A, B], {"trainer": 1, "evaluator": 1}, Apart(servers=(1,), evaluator=0))
+    assert "--servers-on and --evaluator-on" in refused.value.why

@@ -10,9 +10,12 @@ from phalanx.launch.agent import RECORD
 from phalanx.launch.control import ask
 from phalanx.launch.record import JobRecord, RoleRecord, find_record, read_record
 from phalanx.launch.submitted import submitted_job
+from phalanx.observe.events import TIMES
+from phalanx.observe.slowness import Slowness
 from phalanx.observe.tables import print_rows, print_table
 
-TITLES = ("role", "host", "state", "rank", "step", "samples/s", "last heard")
+_NUMBERS = ("rank", "step", "samples/s", *(f"{name} ms" for name in TIMES))  # a trainer's own, a step
+TITLES = ("role", "host", "state", *_NUMBERS, "last heard")
 
 
 def show_status(console: Console, run: Path | None) -> None:
@@ -28,7 +31,7 @@ def show_status(console: Console, run: Path | None) -> None:
         told = ask(Path(record.socket), {"ask": "status"})
         record = read_record(told) if told is not None else record
     print_rows(console, _rows(record))
-    print_table(console, TITLES, [_row(role) for role in record.roles], numbers=("rank", "step", "samples/s"))
+    print_table(console, TITLES, [_row(role) for role in record.roles], numbers=_NUMBERS)
     if record.state != "ended" and not record.conducted and batch is None:
         console.print(Text("its launcher is gone; the roles have ended themselves", style="bold"))
 
@@ -49,6 +52,24 @@ def _rows(record: JobRecord) -> dict[str, str]:
         rows["state"] += f", exit code {record.exit_code}"
     if record.cause:
         rows["cause"] = record.cause
+    if record.logs:
+        rows["logs"] = record.logs
+    return rows | _figures(record)
+
+
+def _figures(record: JobRecord) -> dict[str, str]:
+    """How fast all trainers are together, and which of them keeps the others waiting."""
+    trainers = [role for role in record.roles if role.name.startswith("trainer-")]
+    speeds = [role.samples_per_s for role in trainers if role.samples_per_s is not None]
+    times = [{f"{name}_s": value for name, value in role.times.items()} for role in trainers if role.times]
+    rows = {}
+    if speeds:
+        rows["speed"] = f"{sum(speeds):.1f} samples/s over {len(speeds)} trainer{'s' * (len(speeds) > 1)}"
+    if len(times) == len(trainers):
+        slowness = Slowness()
+        slowness.add(times)
+        slowest = slowness.sentence()
+        rows |= {"slowest": slowest} if slowest else {}
     return rows
 
 
@@ -57,4 +78,5 @@ def _row(role: RoleRecord) -> tuple[str, ...]:
     heard = "" if role.heard is None else f"{max(0.0, time.time() - role.heard):.0f} s ago"
     step = "" if role.step is None else str(role.step)
     speed = "" if role.samples_per_s is None else f"{role.samples_per_s:.1f}"
-    return role.name, role.host, state, role.name.rpartition("-")[2], step, speed, heard
+    times = [f"{1000 * role.times[name]:.1f}" if role.times else "" for name in TIMES]
+    return role.name, role.host, state, role.name.rpartition("-")[2], step, speed, *times, heard

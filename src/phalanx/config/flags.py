@@ -53,6 +53,7 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "seed": ("train.seed", _same),
     "monitor": ("train.monitor", _same),
     "log_every": ("train.log_every", _same),
+    "log_dir": ("train.log_dir", _same),
     "update_method": ("exchange.method", _same),
     "workers": ("exchange.workers", _same),
     "servers": ("exchange.servers", _same),

@@ -182,6 +182,9 @@ class TrainConfig(Section):
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     log_every: Count = Field(50, description="steps between log lines and step events")
+    log_dir: str | None = Field(
+        None, description="folder for what each process prints, ROLE-RANK.log; default: logs/ in the run's folder"
+    )
     monitor: Annotated[int, Field(ge=0)] = Field(0, description="steps between norm events; 0 is off")
     sizes: list[tuple[Count, Duration]] = Field(
         [], description="smaller images at first: pixels of a side, and until when: [[16, 2ep], [24, 5ep]]"

@@ -5,7 +5,6 @@ nothing is heard for a while (a cut network, a closed laptop), it ends its roles
 """
 
 import asyncio
-import contextlib
 import os
 import platform
 import shutil
@@ -34,11 +33,11 @@ from phalanx.launch.messages import (
     encode,
 )
 from phalanx.launch.processes import adopt_orphans, run_loop
-from phalanx.launch.run_files import read_piece, refuse_taken, saved_checkpoint, verify_step, write_piece
+from phalanx.launch.run_files import mark, read_piece, refuse_taken, saved_checkpoint, verify_step, write_piece
 from phalanx.rewind import put_aside_after
 
 _AT_LENGTH = ("prepare", "verify", "end")
-RECORD = "job.json"  # in the run's folder under the launching host; an agent that sees it shares that folder
+RECORD = "job.json"  # in the run's folder on the launching host
 
 
 class Agent:
@@ -107,6 +106,9 @@ class Agent:
                 case "put aside":
                     put_aside_after(self._run_here() / FOLDER, message["after"], message["when"])
                     self._say({"say": "put aside"})
+                case "mark":
+                    there = mark(self._run_here(), message["name"], message["how"])
+                    self._say({"say": "marked", "there": there})
                 case "get":
                     piece = read_piece(self._run_here(), message["path"], message["offset"])
                     self._say({"say": "piece", "bytes": piece})
@@ -136,7 +138,7 @@ class Agent:
         if message["cwd"] is not None:  # where the launching shell is, if there is such a folder here
             self._cwd = str(Path(message["cwd"] if Path(message["cwd"]).is_dir() else ".").absolute())
             self._run = self._cwd / self._run
-        shared = self._shares(message["job"])
+        shared = mark(self._run, message["mark"], "look")
         if message["fresh"] and not shared:
             refuse_taken(self._run)
         (self._run / "logs").mkdir(parents=True, exist_ok=True)
@@ -153,13 +155,6 @@ class Agent:
                     remedy="try the command by hand on that host",
                 )
         self._say({"say": "ready", "run": str(self._run), "shared": shared})
-
-    def _shares(self, job: str) -> bool:
-        """Whether the run's folder here is the launching host's own."""
-        assert self._run is not None
-        with contextlib.suppress(OSError):
-            return job in (self._run / RECORD).read_text(encoding="utf-8")
-        return False
 
     def _listen(self, names: Sequence[str], peers: list[str], interface: str | None, ports: list[int] | None) -> None:
         """Choose where roles of this host will listen: sockets in a folder where all are here, otherwise ports."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import resource
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -11,6 +12,7 @@ from phalanx.launch.channel import Channel, Loss
 from phalanx.launch.job import Job, carried_variables
 from phalanx.launch.messages import GRACE_S, PING_S, SILENCE_S, Message
 from phalanx.launch.network import address_towards
+from phalanx.launch.run_files import mark
 from phalanx.launch.screen import Screen
 from phalanx.launch.stations import Station, check_versions, clock_warnings, refuse_lost
 
@@ -59,18 +61,29 @@ class Assembly:
         """Folders, files and the user's set-up command, on every host."""
         message: Message = {
             "do": "prepare",
-            "job": job.id,
+            "mark": secrets.token_hex(8),  # who sees it in the run's folder shares that with the launching host
             "cwd": job.cwd,
             "files": dict(job.files),
             "setup": job.setup,
         }
         message["fresh"] = not job.resumes
-        for station in self.stations:
-            told = {"run": str(job.run), "environment": {}}
-            if not station.inner:
-                told = {"run": job.out or str(job.run), "environment": carried_variables()}
-            station.send({**message, **told})
-        await self._all_say("ready", SETUP_S if job.setup else HELLO_S)
+        try:
+            mark(job.run, message["mark"], "make")
+            for station in self.stations:
+                told = {"run": str(job.run), "environment": {}}
+                if not station.inner:
+                    told = {"run": job.out or str(job.run), "environment": carried_variables()}
+                station.send({**message, **told})
+            await self._all_say("ready", SETUP_S if job.setup else HELLO_S)
+        except OSError as error:
+            raise UserError(
+                f"{job.run} cannot be written",
+                why=error.strerror or str(error),
+                remedy="make room or mend the permissions, or choose another place with --out",
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                mark(job.run, message["mark"], "drop")
         refuse_lost(self.stations, "preparing")
 
     async def listen(self, wanted: dict[int, list[str]], job: Job) -> dict[str, str]:

@@ -42,6 +42,7 @@ class Resources:
     pe: str | None = None
     slots: int = 1  # of the parallel environment
     directives: tuple[str, ...] = ()
+    node: str | None = None  # one that must be among them
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Carriers: what brings a command to a host and connects its standard input, output and errors to a process here."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,22 +85,37 @@ class SshCarrier:
 
 @dataclass(frozen=True)
 class Sync:
-    """Sending the current directory to a folder on each host."""
+    """Sending the current directory to a folder on each host, without the folder of the run that is to begin."""
 
     source: Path
     folder: str
+    run: Path | None = None
 
     def command(self, carrier: SshCarrier, host: Host) -> list[str]:
-        """rsync's command. Nothing is deleted there; what a checkout or a run makes again is not sent."""
-        left_out = [f"--exclude={name}" for name in (".git", ".venv", "__pycache__", "/runs")]
+        """rsync's command. Nothing is deleted there; what a checkout or a run makes again is not sent.
+
+        Where the hosts share a disk, the folder may lie in the one that is sent: it is not sent into itself.
+        """
+        inside = [self._inside(Path.home() / self.folder), self._inside(self.run)]
+        left_out = [".git", ".venv", "__pycache__", "/runs", *filter(None, inside)]
         target = f"[{host.name}]" if ":" in host.name else host.name
         who = f"{host.user}@" if host.user else ""
         return [
-            *("rsync", "--archive", "--compress", "--protect-args", "--mkpath", *left_out),
+            *("rsync", "--archive", "--compress", "--protect-args", "--mkpath"),
+            *(f"--exclude={pattern}" for pattern in left_out),
             f"--rsh={shlex.join(carrier.client(host))}",
             f"{self.source}/",
             f"{who}{target}:{self.folder}/",
         ]
+
+    def _inside(self, path: Path | None) -> str:
+        """rsync's pattern for a folder in the one that is sent; empty for any other."""
+        source = self.source.resolve()
+        there = (source / path).resolve() if path is not None else source
+        if there == source or not there.is_relative_to(source):
+            return ""
+        name = str(there.relative_to(source))
+        return "/" + (re.sub(r"([\\*?\[])", r"\\\1", name) if re.search(r"[*?\[]", name) else name)
 
     @property
     def package(self) -> str:

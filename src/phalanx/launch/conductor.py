@@ -15,18 +15,19 @@ from phalanx.launch.assembly import Assembly, EndNow, Opener
 from phalanx.launch.control import answering, socket_path
 from phalanx.launch.job import MASTER, PYTHON, Job, listeners, role_of, variables_of
 from phalanx.launch.messages import GRACE_S, Message, Word
-from phalanx.launch.output import RoleOutput, last_lines, last_progress, log_path, progress_in
-from phalanx.launch.placement import Seat, place, room
+from phalanx.launch.output import Progress, RoleOutput, last_lines, last_progress, log_path, progress_in
+from phalanx.launch.placement import Apart, Seat, place, room
 from phalanx.launch.policy import POLITE, End, GoOn, Lost, Reform, Restart, cause_of
 from phalanx.launch.record import ASKED, JobRecord, RoleRecord
 from phalanx.launch.role import Kind
+from phalanx.launch.role_log import VARIABLE as LOG_VARIABLE
 from phalanx.launch.run_files import SMALL
 from phalanx.launch.screen import Screen
 from phalanx.launch.stations import Station, explain_loss
 from phalanx.launch.transfer import Transfer
 
 SETTLE_S = 1.5  # after a failure, for others to report theirs: the first to be heard of is not always the first
-LEAVE_S = 20.0  # for survivors of a lost peer to save and leave by themselves
+LEAVE_S = 20.0  # for roles to leave by themselves: survivors of a lost peer, which save, and those that are dismissed
 HURRIED_GRACE_S = 0.5
 RECORD_S = 2.0
 _FIRST = "trainer-0"
@@ -40,8 +41,10 @@ class Conductor:
         self._hosts = Assembly(stations, opener, screen, self._hear)
         self._transfer = Transfer(job.run, self._hosts.until)
         self._record = JobRecord(job.id, job.command, job.launcher, str(job.run.absolute()))
+        self._record.logs = str(job.logs.absolute()) if job.log_dir else ""
         self._seats: dict[str, Seat] = {}
         self._homes: dict[str, Station] = {}
+        self._reach: list[Station] = []  # who reach the run's folder
         self._roles: dict[str, RoleRecord] = {}
         self._whys: dict[str, str] = {}  # of roles that could not even be started
         self._outputs: dict[str, RoleOutput] = {}
@@ -96,7 +99,8 @@ class Conductor:
             await self._transfer.go_back(first, self._hosts.live, self._job.at_step)
         elif self._job.resumes:
             await self._transfer.spread(first, self._hosts.live)
-        await self._seat(self._hosts.stations, self._job.wanted, self._job.servers_on)
+        await self._find_reach(first)
+        await self._seat(self._hosts.stations, self._job.wanted, self._job.apart)
         hosts, roles = len(self._hosts.stations), len(self._seats)
         self._screen.tell(f"{hosts} hosts are ready after {time.monotonic() - began:.1f} s; {roles} roles start")
         self._start_all(self._job.first)
@@ -105,14 +109,30 @@ class Conductor:
 
     def _run_home(self) -> Station:
         """Trainer 0's first host: the run's folder is there."""
-        alone = self._job.servers_on
-        return next(station for number, station in enumerate(self._hosts.stations) if number not in alone)
+        apart = self._job.apart.hosts
+        return next(station for number, station in enumerate(self._hosts.stations) if number not in apart)
+
+    async def _find_reach(self, first: Station) -> None:
+        """Which hosts reach the run's folder: the evaluator reads and writes there."""
+        if not self._job.wanted.get("evaluator"):
+            return
+        self._reach = await self._transfer.reaching(first, self._hosts.live)
+        named = self._job.apart.evaluator
+        if named is not None and self._hosts.stations[named] not in self._reach:
+            host, run = self._hosts.stations[named].name, first.said["ready"]["run"]
+            raise UserError(
+                f"the evaluator cannot run on {host}",
+                why=f"{run} on {first.name}, where checkpoints are written, is on no disk that {host} shares",
+                remedy="choose a run's folder on a disk that both share with --out, or leave --evaluator-on out: it "
+                f"then runs on {first.name}",
+            )
 
     # Starting
 
-    async def _seat(self, stations: Sequence[Station], wanted: Mapping[Kind, int], servers_on: Sequence[int]) -> None:
+    async def _seat(self, stations: Sequence[Station], wanted: Mapping[Kind, int], apart: Apart) -> None:
         """Give every role a place, and learn where those that listen will."""
-        seats = place([station.host for station in stations], wanted, servers_on=servers_on)
+        reach = [number for number, station in enumerate(stations) if station in self._reach]
+        seats = place([station.host for station in stations], wanted, apart, reach=reach)
         before = self._roles
         self._seats = {seat.name: seat for seat in seats}
         self._homes = {seat.name: stations[seat.host] for seat in seats}
@@ -129,17 +149,22 @@ class Conductor:
         record.state, record.host, record.code = "starting", home.name, None
         record.starts += 1
         if name not in self._outputs:
-            self._outputs[name] = RoleOutput(log_path(self._job.run, name), self._line_taker(record))
-        self._send_start(name, home, argv, self._seats[name], shown=home.inner and name == _FIRST)
+            self._outputs[name] = RoleOutput(log_path(self._job.logs, name), self._line_taker(record))
+        self._send_start(name, home, argv, self._seats[name], shown=self._shown(name))
+
+    def _shown(self, name: str) -> bool:
+        """Whether a role has the terminal to itself."""
+        return name == _FIRST and self._homes[name].inner
 
     def _send_start(self, name: str, home: Station, argv: Sequence[Word], seat: Seat, *, shown: bool) -> None:
         role = role_of(seat, self._places, self._job.key, Path(home.said["ready"]["run"]))
+        own_log = {LOG_VARIABLE: str(log_path(self._job.logs, name).absolute())} if shown else {}
         home.send(
             {
                 "do": "start",
                 "role": name,
                 "argv": list(argv),
-                "environment": variables_of(role, self._job, home.said["listening"]["iface"]),
+                "environment": variables_of(role, self._job, home.said["listening"]["iface"]) | own_log,
                 "releases": [name, MASTER] if name == _FIRST else [name],
                 "shown": shown,
             }
@@ -168,9 +193,9 @@ class Conductor:
 
         return take
 
-    def _note_progress(self, record: RoleRecord, progress: tuple[int, float] | None) -> None:
+    def _note_progress(self, record: RoleRecord, progress: Progress | None) -> None:
         if progress is not None:
-            record.step, record.samples_per_s = progress
+            record.step, record.samples_per_s, record.times = progress
 
     # Watching
 
@@ -186,9 +211,13 @@ class Conductor:
                 if code is not None:
                     return code
             elif self._trainers_left():
+                code = max(record.code or 0 for record in self._trainers())
+                await self._dismiss()
                 if self._stop is not None:
                     self._screen.tell(f"the job is stopped{await self._way_on()}")
-                return max(record.code or 0 for record in self._trainers())
+                elif code == 0:
+                    self._screen.tell(f"the job has succeeded after {time.time() - self._record.began:.0f} s")
+                return code
             else:
                 await self._hosts.until(self._something, 1.0)
 
@@ -252,15 +281,17 @@ class Conductor:
 
     def _room(self) -> int | None:
         """For how many trainers there is a place on hosts that live."""
-        alone = [self._hosts.stations[number] for number in self._job.servers_on]
-        return room([station.host for station in self._hosts.live if station not in alone])
+        apart = [self._hosts.stations[number] for number in self._job.apart.hosts]
+        return room([station.host for station in self._hosts.live if station not in apart])
 
     def _home_for(self, name: str) -> Station:
-        """Where a trainer is started anew: where it was, or on the live host with the fewest roles."""
+        """Where a role is started anew: where it was, or on the live host with the fewest roles."""
         if self._homes[name].live:
             return self._homes[name]
         homes = list(self._homes.values())
-        return min(self._hosts.live, key=lambda station: sum(home is station for home in homes))
+        reach = self._reach if self._seats[name].kind == "evaluator" else self._hosts.live
+        live = [station for station in reach if station.live] or self._hosts.live
+        return min(live, key=lambda station: sum(home is station for home in homes))
 
     def _declare_lost(self, rank: int) -> None:
         """Have the servers told that nobody need wait for a trainer, from a host that reaches them."""
@@ -279,23 +310,32 @@ class Conductor:
         await self._hosts.end_roles(lambda station: [n for n, home in self._homes.items() if home is station])
         keeper = first if first.live else live[0]
         saved = await self._transfer.spread(keeper, live)
-        alone = [number for number, one in enumerate(live) if self._hosts.stations.index(one) in self._job.servers_on]
-        await self._seat(live, {**self._job.wanted, "trainer": new_world}, alone)
+        await self._seat(live, {**self._job.wanted, "trainer": new_world}, self._apart_of(live))
         self._start_all(self._job.again(new_world) if saved else [*self._job.first, "--workers", str(new_world)])
         return None
+
+    def _apart_of(self, live: Sequence[Station]) -> Apart:
+        """The hosts without trainers, as numbers among those that are left."""
+        numbers = {self._hosts.stations.index(station): number for number, station in enumerate(live)}
+        apart = self._job.apart
+        servers = tuple(numbers[number] for number in apart.servers if number in numbers)
+        return Apart(servers, None if apart.evaluator is None else numbers.get(apart.evaluator))
 
     # Ending
 
     async def _report(self, cause: Lost) -> int:
         """Name who failed first, where and how, its log, and the way on."""
-        log = log_path(self._job.run, cause.name)
+        log = log_path(self._job.logs, cause.name)
         ending = last_lines(log)
         error = next((line.removeprefix("error") for line in reversed(ending) if line.startswith("error: ")), "")
         self._record.cause = f"{cause.name} on {cause.host} {cause.how}{error if cause.code == EXIT_USER else ''}"
         self._screen.say(f"{self._record.cause}; the job ends{await self._way_on()}")
-        self._screen.say(f"its log, {log}, " + ("ends:" if ending else "is empty"))
-        for line in ending:
-            self._screen.say(f"  {line}")
+        if self._shown(cause.name):  # its last words are on the same screen
+            self._screen.say(f"its log is {log}")
+        else:
+            self._screen.say(f"its log, {log}, " + ("ends:" if ending else "is empty"))
+            for line in ending:
+                self._screen.say(f"  {line}")
         return EXIT_USER if cause.code == EXIT_USER else EXIT_OURS
 
     async def _way_on(self) -> str:
@@ -319,6 +359,19 @@ class Conductor:
                 f"checkpoints are on {self._record.run_on}; logs, events and summary also in {self._job.run}"
             )
 
+    async def _dismiss(self) -> None:
+        """When the trainers are done, have those end that wait to be told so; nobody is in a hurry then.
+
+        They are told by a signal that they hear. Parameter servers see for themselves that their trainers have left.
+        """
+        waiting = [name for name, seat in self._seats.items() if seat.kind in ("data", "evaluator")]
+        for station in self._hosts.live:
+            names = [name for name in waiting if self._homes[name] is station]
+            station.send({"do": "signal", "roles": names, "signal": int(self._job.stop_with or signal.SIGTERM)})
+        await self._hosts.until(
+            lambda: all(self._roles[name].state != "running" or not self._homes[name].live for name in waiting), LEAVE_S
+        )
+
     async def _bring_home(self) -> None:
         """The run's folder is on trainer 0's host; what is small of it, and servers' journals, come here."""
         for name, home in self._homes.items():
@@ -339,7 +392,7 @@ class Conductor:
 
     def _refresh(self) -> None:
         """A first trainer that has the terminal to itself tells how far it is in the run's events."""
-        if _FIRST in self._homes and self._homes[_FIRST].inner:
+        if _FIRST in self._homes and self._shown(_FIRST):
             self._note_progress(self._roles[_FIRST], last_progress(self._job.run))
         for name, home in self._homes.items():
             if home.live and self._roles[name].state == "running":

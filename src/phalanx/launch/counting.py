@@ -90,11 +90,17 @@ def _head_node(role: Role, environment: Environment) -> str:
     raise bad_variable("OMPI_MCA_orte_hnp_uri", head, "holds no address", OPENMPI.launcher)
 
 
+def in_step(environment: Environment) -> bool:
+    """Whether srun started this process: a batch script or an interactive shell of salloc is no step of its own."""
+    step = environment.get("SLURM_STEP_ID", "")
+    return SLURM.rank in environment and step.isdecimal() and int(step) < _NO_STEP
+
+
 def slurm(environment: Environment) -> Role | None:
     """A task of a step of several. A batch script or an interactive shell is alone, whatever the job has asked for."""
     step = environment.get("SLURM_STEP_ID", "")
     environment = {SLURM.world: environment.get("SLURM_NTASKS", ""), **environment}  # where Slurm is too old to tell
-    if not step.isdecimal() or int(step) >= _NO_STEP or not SLURM.several(environment):
+    if not in_step(environment) or not SLURM.several(environment):
         return None
     rank, world = SLURM.numbers(environment)
     if PMI.rank in environment and PMI.numbers(environment) != (rank, world):

@@ -11,11 +11,16 @@ from pathlib import Path
 from phalanx.errors import UserError
 from phalanx.launch import counting, dmlc, paddle
 from phalanx.launch.role import Kind, Role
-from phalanx.launch.variables import Environment, bad_variable
+from phalanx.launch.variables import Environment, bad_variable, number
 
 OURS = counting.Counting("phalanx", "PHALANX_RANK", "PHALANX_WORLD", "PHALANX_LOCAL_RANK", "PHALANX_LOCAL_WORLD")
 # Our manifests leave the rank to Kubernetes, which numbers the pods of an indexed Job.
 KUBERNETES = counting.Counting("kubernetes", "JOB_COMPLETION_INDEX", "PHALANX_WORLD", "PHALANX_LOCAL_RANK")
+# One of them is in every process that such a launcher started. (Slurm's are in its shells too, see `is_foreign`.)
+_FOREIGN = (
+    *(launcher.rank for launcher in (counting.TORCHRUN, counting.OPENMPI, counting.PMI)),
+    *("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID", "DMLC_ROLE"),
+)
 _KINDS: dict[str, Kind] = {"trainer": "trainer", "server": "server", "data": "data", "evaluator": "evaluator"}
 
 
@@ -36,6 +41,15 @@ def role_from(environment: Environment = os.environ) -> Role | None:
     return next(iter(inner + outer), None)
 
 
+def is_foreign(environment: Environment = os.environ) -> bool:
+    """Whether a launcher other than ours has this process's output, even where it looks like a terminal.
+
+    OpenMPI gives its ranks a pseudo-terminal; torchrun and scripts of Paddle or MXNet put all of theirs on one.
+    """
+    at_a_terminal = "SLURM_PTY_PORT" in environment  # srun --pty hands a person's own terminal through
+    return any(name in environment for name in _FOREIGN) or (counting.in_step(environment) and not at_a_terminal)
+
+
 def _ours(environment: Environment, numbers: counting.Counting) -> Role:
     kind = environment.get("PHALANX_ROLE", "trainer")
     if kind not in _KINDS:
@@ -46,6 +60,7 @@ def _ours(environment: Environment, numbers: counting.Counting) -> Role:
         kind=_KINDS[kind],
         servers=tuple(filter(None, environment.get("PHALANX_SERVERS", "").split(","))),
         data=tuple(filter(None, environment.get("PHALANX_DATA", "").split(","))),
+        beside=number("PHALANX_BESIDE", environment, numbers.launcher, 0),
         run=Path(run) if run else None,
     )
 

@@ -57,12 +57,13 @@ class Cluster(Protocol):
 
 def refuse_foreign(plan: LaunchPlan) -> None:
     """Options that make no sense where the cluster chooses the hosts."""
-    given = [name for name, value in {"hosts": plan.hosts, "--sync-dst-dir": plan.sync}.items() if value]
+    named = plan.hosts or plan.evaluator_on
+    given = [name for name, value in {"hosts": named, "--sync-dst-dir": plan.sync}.items() if value]
     if given:
         raise UserError(
             f"--launcher {plan.launcher} chooses the hosts",
             why="hosts are named" if given[0] == "hosts" else "a directory is to be sent to them",
-            remedy="leave -H, --ips, --servers-on and --sync-dst-dir out; say how many with --nodes",
+            remedy="leave -H, --ips, --servers-on, --evaluator-on and --sync-dst-dir out; say how many with --nodes",
         )
 
 

@@ -13,8 +13,8 @@ from phalanx.launch.carrier import Carrier, SshCarrier
 from phalanx.launch.hosts import Host
 from phalanx.launch.job import Job
 from phalanx.launch.messages import Word
-from phalanx.launch.output import LOGS
-from phalanx.launch.over_hosts import remote_command
+from phalanx.launch.output import log_path
+from phalanx.launch.over_hosts import carrier_to, remote_command, synced
 from phalanx.launch.plan import LaunchPlan
 from phalanx.launch.run_files import SMALL
 from phalanx.observe.tables import print_line, print_table
@@ -30,11 +30,14 @@ def show_plan(plan: LaunchPlan, hosts: Sequence[Host], carrier: Carrier | None, 
     seats = replace(plan, hosts=tuple(hosts)).seats()
     rows = [[seat.name, hosts[seat.host].name, f"{seat.local_rank} of {seat.local_world}"] for seat in seats]
     print_table(console, ["role", "host", "of its kind there"], rows)
+    if len(hosts) > 1 and any(seat.kind == "evaluator" for seat in seats) and plan.evaluator_on is None:
+        print_line(console, "evaluator-0 needs the run's folder: where hosts share no disk, it is on trainer-0's")
     for host in hosts if carrier is not None else []:
-        if plan.sync is not None and isinstance(carrier, SshCarrier):
-            print_line(console, f"here: {shlex.join(plan.sync.command(carrier, host))}")
         assert carrier is not None
-        print_line(console, f"here: {shlex.join(carrier.command(host, remote_command(plan.python, plan.sync)))}")
+        sent, way = synced(replace(plan.sync, run=run) if plan.sync else None, host), carrier_to(host, carrier)
+        if sent is not None and isinstance(carrier, SshCarrier):
+            print_line(console, f"here: {shlex.join(sent.command(carrier, host))}")
+        print_line(console, f"here: {shlex.join(way.command(host, remote_command(plan.python, sent)))}")
         if plan.setup:
             print_line(console, f"{host.name}: /bin/sh -c {shlex.quote(plan.setup)}")
     for seat in seats:
@@ -53,4 +56,4 @@ def _shown(argv: Sequence[Word]) -> str:
 
 
 def _files(job: Job, roles: Sequence[str]) -> list[Path]:
-    return [job.run / RECORD, *(job.run / LOGS / f"{role}.log" for role in roles), *(job.run / name for name in SMALL)]
+    return [job.run / RECORD, *(log_path(job.logs, role) for role in roles), *(job.run / name for name in SMALL)]

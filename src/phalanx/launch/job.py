@@ -9,7 +9,8 @@ from pathlib import Path
 
 from phalanx.launch.elastic import ELASTIC
 from phalanx.launch.messages import Word
-from phalanx.launch.placement import Seat
+from phalanx.launch.output import LOGS
+from phalanx.launch.placement import Apart, Seat
 from phalanx.launch.policy import Policy
 from phalanx.launch.role import Kind, Role, environment_of
 from phalanx.launch.variables import key_of
@@ -37,14 +38,20 @@ class Job:
     resumes: bool = False
     at_step: int | None = None  # whose checkpoint it goes on from; default: the newest
     files: Mapping[str, str] = field(default_factory=dict)
+    log_dir: str | None = None  # for roles' logs, from the launching shell's folder; default: in the run's folder
     cwd: str | None = None
     setup: str = ""
     iface: str | None = None
     ports: tuple[int, int] | None = None
-    servers_on: Sequence[int] = ()
+    apart: Apart = field(default_factory=Apart)
     stop_with: signal.Signals | None = None  # what trainers are stopped by; default: the signal that came
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     key: str = field(default_factory=lambda: key_of(os.environ) or secrets.token_hex(32))
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the roles' logs, on the launching host."""
+        return Path(self.log_dir) if self.log_dir else self.run / LOGS
 
 
 def listeners(seats: Sequence[Seat]) -> dict[int, list[str]]:
@@ -75,6 +82,7 @@ def role_of(seat: Seat, places: Mapping[str, str], key: str, run: Path) -> Role:
         servers=addresses("server"),
         data=addresses("data"),
         key=key,
+        beside=seat.beside,
         run=run,
     )
 

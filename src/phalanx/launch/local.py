@@ -58,6 +58,7 @@ def local_job(run: Path, words: Sequence[str], request: Request) -> Job:
         policy=policy_of(config.exchange),
         command=request.command,
         at_step=request.at_step,
+        log_dir=config.train.log_dir,
     )
 
 

@@ -1,40 +1,55 @@
-"""What roles print: whole in RUN/logs/ROLE.log, line by line on the screen, and how far they are read from it."""
+"""What roles print: whole in ROLE.log, line by line on the screen, and how far they are read from it."""
 
 import contextlib
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from phalanx.errors import UserError
-from phalanx.observe.events import EVENTS_FILE
+from phalanx.observe.events import EVENTS_FILE, TIMES
 
 LOGS = "logs"
-# A step event as observe/lines.py says it.
-_STEP = re.compile(r"\bstep (\d+): loss .* ([\d.]+) samples/s")
+# A step event as observe/lines.py says it, with the figures of one of several workers.
+_STEP = re.compile(
+    r"\bstep (\d+): loss .*? ([\d.]+) samples/s"
+    rf"(?:; this worker ([\d.]+): {', '.join(rf'{name} ([0-9.]+)' for name in TIMES)} ms)?"
+)
 
 
-def log_path(run: Path, role: str) -> Path:
-    return run / LOGS / f"{role}.log"
+def log_path(folder: Path, role: str) -> Path:
+    return folder / f"{role}.log"
 
 
-Progress = tuple[int, float]  # step, samples per second
+class Progress(NamedTuple):
+    """How far a trainer is, its own samples per second, and where its time goes, if that is known (seconds a step)."""
+
+    step: int
+    samples_per_s: float
+    times: dict[str, float] | None = None
 
 
 def progress_in(line: str) -> Progress | None:
     """How far a trainer is, if the line says so."""
     found = _STEP.search(line)
-    return (int(found[1]), float(found[2])) if found else None
+    if found is None:
+        return None
+    step, speed, own, *times = found.groups()
+    if own is None:
+        return Progress(int(step), float(speed))
+    return Progress(int(step), float(own), {name: float(ms) / 1000 for name, ms in zip(TIMES, times, strict=True)})
 
 
 def last_progress(run: Path) -> Progress | None:
-    """How far a run is, from its events."""
+    """How far a run's first trainer is, from its events."""
     for line in reversed(last_lines(run / EVENTS_FILE, 50)):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             event = json.loads(line)
             if event["kind"] == "step":
-                return int(event["step"]), float(event["samples_per_s"])
+                mine = event["ranks"][0] if event["ranks"] else event
+                times = {name: float(mine[f"{name}_s"]) for name in TIMES}
+                return Progress(int(event["step"]), float(mine["samples_per_s"]), times)
     return None
 
 

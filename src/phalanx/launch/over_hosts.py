@@ -1,6 +1,7 @@
 """A job over several hosts, whatever carries commands to them; ssh is one such carrier."""
 
 import asyncio
+import shlex
 import shutil
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
@@ -17,7 +18,11 @@ from phalanx.launch.job import Job
 from phalanx.launch.messages import Message
 from phalanx.launch.processes import run_loop
 from phalanx.launch.screen import Screen
-from phalanx.launch.stations import Station
+from phalanx.launch.stations import SSH_FAILED, Station
+
+# rsync's exit codes. Where hosts share a disk they may write the same folder at once, and one makes a folder that the
+# other was about to make; the next try finds it there.
+_PARTLY_SENT, _FILES_VANISHED, _NO_RSYNC, _SYNC_TRIES = 23, 24, 127, 3
 
 
 def remote_command(python: str | None, sync: Sync | None = None) -> list[str]:
@@ -42,24 +47,22 @@ def conduct_over(
             remedy="launch with --launcher ssh, or keep the code on a disk that all hosts share",
         )
 
-    def carrier_to(host: Host) -> Carrier:
-        return LocalCarrier() if host.is_here else carrier
-
     syncing = asyncio.Semaphore(32)  # one machine sends to all
 
     async def opener(station: Station, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> Channel:
-        if sync is not None and isinstance(carrier, SshCarrier) and not station.host.is_here:
+        sent = synced(sync, station.host)
+        if sent is not None and isinstance(carrier, SshCarrier):
             async with syncing:
-                loss = await _send_folder(sync.command(carrier, station.host))
+                loss = await _send_folder(sent, sent.command(carrier, station.host))
             if loss is not None:
                 lose(loss)
         channel = CarriedChannel(hear, lose)
         if station.live:
-            await channel.open(carrier_to(station.host).command(station.host, remote_command(python, sync)))
+            await channel.open(carrier_to(station.host, carrier).command(station.host, remote_command(python, sent)))
         return channel
 
     async def main() -> int:
-        stations = [Station(host, carrier_to(host).way(host)) for host in hosts]
+        stations = [Station(host, carrier_to(host, carrier).way(host)) for host in hosts]
         return await Conductor(job, stations, opener, Screen(console)).run()
 
     return run_loop(main())
@@ -75,10 +78,45 @@ def require(program: str, package: str) -> None:
         )
 
 
-async def _send_folder(argv: Sequence[str]) -> Loss | None:
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+def carrier_to(host: Host, carrier: Carrier) -> Carrier:
+    """How commands get to a host: to this one by themselves."""
+    return LocalCarrier() if host.is_here else carrier
+
+
+def synced(sync: Sync | None, host: Host) -> Sync | None:
+    """What is sent to a host. The launching one works in the current directory itself, with the code that is there."""
+    return None if host.is_here else sync
+
+
+async def _send_folder(sync: Sync, argv: Sequence[str]) -> Loss | None:
+    """Have rsync send it. A loss where the host cannot be reached; what else goes wrong is told."""
+    for again in range(_SYNC_TRIES - 1, -1, -1):
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+        )
+        printed = (await process.communicate())[0].decode(errors="replace").strip()
+        code = process.returncode or 0
+        if code in (0, _FILES_VANISHED):
+            return None
+        if code == SSH_FAILED:
+            return Loss(code, tuple(printed.splitlines()[-5:]))
+        if code != _PARTLY_SENT or not again:
+            raise _unsent(sync, code, printed, argv)
+    return None
+
+
+def _unsent(sync: Sync, code: int, printed: str, argv: Sequence[str]) -> UserError:
+    low = printed.lower()
+    if "permission denied" in low or "read-only" in low:
+        remedy = "choose a folder that you may write to with --sync-dst-dir"
+    elif "no space left" in low or "quota" in low:
+        remedy = "make room there, or choose another folder with --sync-dst-dir"
+    elif "not found" in low or code == _NO_RSYNC:
+        remedy = "install rsync there (Debian: rsync)"
+    else:
+        remedy = f"try it by hand: {shlex.join(argv)}"
+    lines = [line for line in printed.splitlines() if line.strip()]
+    told = " / ".join(lines[:3]) or "it printed nothing"
+    return UserError(
+        f"{sync.source} was not sent to {sync.folder}", why=f"rsync ended with code {code} ({told})", remedy=remedy
     )
-    printed, _ = await process.communicate()
-    lines = tuple(printed.decode(errors="replace").strip().splitlines()[-5:])
-    return Loss(process.returncode, lines) if process.returncode else None

@@ -22,36 +22,73 @@ class Seat:
     host: int
     local_rank: int
     local_world: int
+    beside: int = 0  # trainers on that host
 
     @property
     def name(self) -> str:
         return f"{self.kind}-{self.rank}"
 
 
-def place(hosts: Sequence[Host], wanted: Mapping[Kind, int], *, servers_on: Sequence[int] = ()) -> list[Seat]:
-    """A seat for every role. Hosts whose numbers are in `servers_on` have servers and nothing else.
+@dataclass(frozen=True)
+class Apart:
+    """Numbers of hosts that have no trainers: those for servers, and that of the evaluator."""
+
+    servers: tuple[int, ...] = ()
+    evaluator: int | None = None
+
+    @property
+    def hosts(self) -> set[int]:
+        return {*self.servers, *(() if self.evaluator is None else (self.evaluator,))}
+
+
+def place(
+    hosts: Sequence[Host], wanted: Mapping[Kind, int], apart: Apart = Apart(), *, reach: Sequence[int] | None = None
+) -> list[Seat]:
+    """A seat for every role. Hosts that are `apart` have the roles that they are named for, and nothing else.
 
     Trainers fill slots in the order of the hosts; hosts that name no slots share evenly what is left. Ranks follow the
-    order of the hosts, so that neighbours in rank are neighbours in place, and trainer 0 is on the first host.
+    order of the hosts, so that neighbours in rank are neighbours in place, and trainer 0 is on the first host. Each of
+    the other roles goes to the host that has the fewest by then; an evaluator to one of `reach`, which reach the run's
+    folder (default: all do).
     """
-    others = [number for number in range(len(hosts)) if number not in servers_on]
+    others = [number for number in range(len(hosts)) if number not in apart.hosts]
     if not others:
+        named = " and ".join(
+            option
+            for option, given in (("--servers-on", apart.servers), ("--evaluator-on", apart.evaluator is not None))
+            if given
+        )
         raise UserError(
             "no host is left for trainers",
-            why="--servers-on names all of them",
-            remedy="add hosts, or leave --servers-on out: servers then run beside trainers",
+            why=f"{named} take all of them",
+            remedy="add hosts, or leave it out: servers and the evaluator then run beside trainers",
         )
-    seats: list[Seat] = []
+    places: dict[Kind, list[int]] = {"trainer": _by_slots(hosts, others, wanted.get("trainer", 0))}
+    load = Counter(places["trainer"])
     for kind in ORDER:
-        count = wanted.get(kind, 0)
         if kind == "trainer":
-            each = _by_slots(hosts, others, count)
-        elif kind == "server" and servers_on:
-            each = _by_slots(hosts, servers_on, count)
+            continue
+        count = wanted.get(kind, 0)
+        if kind == "server" and apart.servers:
+            places[kind] = _by_slots(hosts, apart.servers, count)
+        elif kind == "evaluator" and apart.evaluator is not None:
+            places[kind] = [apart.evaluator] * count
         else:
-            each = [others[number % len(others)] for number in range(count)]
-        seats += _seats(kind, sorted(each))
-    return seats
+            among = [number for number in others if kind != "evaluator" or reach is None or number in reach]
+            places[kind] = _where_fewest(among or others, load, count)
+        load.update(places[kind])
+    beside = Counter(places["trainer"])
+    return [seat for kind in ORDER for seat in _seats(kind, sorted(places[kind]), beside)]
+
+
+def _where_fewest(numbers: Sequence[int], load: Mapping[int, int], count: int) -> list[int]:
+    """Hosts for so many roles, each where the fewest roles are by then; of equals the first."""
+    there = Counter({number: load.get(number, 0) for number in numbers})
+    chosen = []
+    for _ in range(count):
+        chosen.append(min(numbers, key=there.__getitem__))
+        there[chosen[-1]] += 1
+    return chosen
 
 
 def room(hosts: Sequence[Host]) -> int | None:
@@ -79,11 +116,11 @@ def _by_slots(hosts: Sequence[Host], numbers: Sequence[int], count: int) -> list
     return places
 
 
-def _seats(kind: Kind, places: Sequence[int]) -> list[Seat]:
+def _seats(kind: Kind, places: Sequence[int], beside: Mapping[int, int]) -> list[Seat]:
     """Ranks in the order of the hosts, and the place of each among its neighbours of the same kind."""
     there, seated = Counter(places), Counter[int]()
     made = []
     for rank, host in enumerate(places):
-        made.append(Seat(kind, rank, len(places), host, seated[host], there[host]))
+        made.append(Seat(kind, rank, len(places), host, seated[host], there[host], beside.get(host, 0)))
         seated[host] += 1
     return made

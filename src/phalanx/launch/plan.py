@@ -15,15 +15,18 @@ from phalanx.config.resolve import merge_layers
 from phalanx.errors import UserError
 from phalanx.launch.batch import BatchOptions
 from phalanx.launch.carrier import Sync
-from phalanx.launch.hosts import Host, parse_hosts, read_hostfile, refuse_twice
+from phalanx.launch.hosts import Host, parse_host, parse_hosts, read_hostfile, refuse_twice
 from phalanx.launch.job import Job
 from phalanx.launch.kubernetes import KubernetesOptions
 from phalanx.launch.local import TRAIN, policy_of, train_again, wanted_roles
 from phalanx.launch.messages import Word
 from phalanx.launch.needs import Needs
-from phalanx.launch.placement import Seat, place
+from phalanx.launch.placement import Apart, Seat, place
 from phalanx.request import Request
 
+LAST = "last"  # --evaluator-on: the last of the hosts, whatever its name
+# Launchers that find the hosts in an allocation.
+ALLOCATED = ("slurm", "sge", "pbs", "srun", "qrsh")
 Parse = Callable[[Sequence[str]], Mapping[str, Any]]  # the words of `train` → its parameters
 
 
@@ -38,6 +41,7 @@ class LaunchPlan:
     command: str
     hosts: tuple[Host, ...] = ()
     servers_on: tuple[int, ...] = ()
+    evaluator_on: str | None = None  # a host's name, or LAST
     python: str | None = None
     ssh: tuple[str, ...] = ("ssh",)
     sync: Sync | None = None
@@ -75,21 +79,40 @@ class LaunchPlan:
             resumes=self.request.resume is not None,
             at_step=self.request.at_step,
             files=files,
+            log_dir=self.request.resolved.config.train.log_dir,
             cwd="." if self.sync else os.getcwd(),  # noqa: PTH109 - as the user spells it
             setup=self.setup,
             iface=self.iface,
             ports=self.ports,
-            servers_on=self.servers_on,
+            apart=self.apart,
         )
+
+    @property
+    def apart(self) -> Apart:
+        """The hosts without trainers, now that all are known."""
+        if self.evaluator_on is None:
+            return Apart(self.servers_on)
+        names = [host.name for host in self.hosts]
+        last = self.evaluator_on == LAST and bool(names)
+        wanted = names[-1] if last else parse_host(self.evaluator_on, "--evaluator-on").name
+        if wanted not in names:
+            raise UserError(
+                f"--evaluator-on {wanted} is none of the job's hosts",
+                why=f"they are: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" if names else "none is named",
+                remedy=f"name one of them, or --evaluator-on {LAST}",
+            )
+        return Apart(self.servers_on, names.index(wanted))
 
     def seats(self) -> list[Seat]:
         """Where each role will be, if every host answers."""
         wanted = wanted_roles(self.request.resolved.config)
-        return place(self.hosts, wanted, servers_on=self.servers_on)
+        return place(self.hosts, wanted, self.apart)
 
 
-def train_words(words: Sequence[str], parse: Parse, workers: int | None, servers: int | None) -> list[str]:
-    """What follows `-- train`, with -n and -s added in train's own language; contradictions are refused."""
+def train_words(
+    words: Sequence[str], parse: Parse, workers: int | None, servers: int | None, log_dir: str | None = None
+) -> list[str]:
+    """What follows `-- train`, with -n, -s and --log-dir added in train's own language; contradictions are refused."""
     if not words or words[0] != "train":
         raise UserError(
             f"{words[0]!r} cannot be launched" if words else "there is nothing to launch",
@@ -98,14 +121,18 @@ def train_words(words: Sequence[str], parse: Parse, workers: int | None, servers
         )
     given = parse(words[1:])
     added: list[str] = []
-    for flag, option, count in (("workers", "-n", workers), ("servers", "-s", servers)):
-        if count is None:
+    options = {"workers": ("-n", workers), "servers": ("-s", servers), "log_dir": ("--log-dir", log_dir)}
+    for flag, (option, value) in options.items():
+        if value is None:
             continue
-        if given[flag] not in (None, count):
+        spelled = f"--{flag.replace('_', '-')}"
+        if given[flag] not in (None, value):
             raise UserError(
-                f"{option} {count} contradicts --{flag} {given[flag]}", why="both say the same thing", remedy="give one"
+                f"{option} {value} contradicts {spelled} {given[flag]}",
+                why="both say the same thing",
+                remedy="give one",
             )
-        added += [] if given[flag] == count else [f"--{flag}", str(count)]
+        added += [] if given[flag] == value else [spelled, str(value)]
     if servers:
         method = given["update_method"]
         if method not in (None, "pserver"):
@@ -117,6 +144,18 @@ def train_words(words: Sequence[str], parse: Parse, workers: int | None, servers
         named = any(word.startswith("exchange.method=") for word in given["settings"] or [])
         added += [] if method or named else ["--update-method", "pserver"]
     return [*added, *words[1:]]
+
+
+def with_evaluator(words: Sequence[str], parse: Parse) -> list[str]:
+    """The words of `train` for a job whose evaluator is to have a place."""
+    asked = parse(words)["evaluator"]
+    if asked is False:
+        raise UserError(
+            "--evaluator-on does not go together with --no-evaluator",
+            why="it says where the evaluator runs",
+            remedy="leave one out",
+        )
+    return list(words) if asked else ["--evaluator", *words]
 
 
 def recipe_position(words: Sequence[str], parse: Parse) -> int | None:
@@ -132,21 +171,32 @@ def recipe_position(words: Sequence[str], parse: Parse) -> int | None:
     return None
 
 
-def find_hosts(hostfile: Path | None, ips: str | None, servers_on: str | None) -> tuple[list[Host], list[int]]:
-    """The job's hosts, and which of them are for servers alone. Those of --servers-on may be new or of the list."""
+def find_hosts(
+    hostfile: Path | None, ips: str | None, servers_on: str | None, evaluator_on: str | None = None
+) -> tuple[list[Host], list[int]]:
+    """The job's hosts, and which of them are for servers alone.
+
+    Those of --servers-on and --evaluator-on may be new or of the list; where that is all, trainers run here.
+    """
     if hostfile is not None and ips is not None:
         raise UserError("-H does not go together with --ips", why="both name the hosts", remedy="give one of them")
     hosts = read_hostfile(hostfile) if hostfile else parse_hosts(_split(ips), "--ips") if ips else []
-    alone = []
-    for host in parse_hosts(_split(servers_on or ""), "--servers-on"):
-        known = [number for number, one in enumerate(hosts) if one.name == host.name]
-        if not known:
-            hosts.append(host)
-        alone.append(known[0] if known else len(hosts) - 1)
-    if alone and len(hosts) == len(alone):
+    alone = [_number_of(host, hosts) for host in parse_hosts(_split(servers_on or ""), "--servers-on")]
+    apart = set(alone)
+    if evaluator_on is not None and evaluator_on != LAST:
+        apart.add(_number_of(parse_host(evaluator_on, "--evaluator-on"), hosts))
+    if hosts and len(apart) == len(hosts):
         hosts.insert(0, Host("localhost"))
         alone = [number + 1 for number in alone]
     return refuse_twice(hosts, "the hosts"), alone
+
+
+def _number_of(host: Host, hosts: list[Host]) -> int:
+    """Which of the hosts it is; one that is not among them joins them."""
+    known = [number for number, one in enumerate(hosts) if one.name == host.name]
+    if not known:
+        hosts.append(host)
+    return known[0] if known else len(hosts) - 1
 
 
 def _split(text: str) -> list[str]:

@@ -26,7 +26,8 @@ class RoleRecord:
     pid: int | None = None
     code: int | None = None
     step: int | None = None
-    samples_per_s: float | None = None
+    samples_per_s: float | None = None  # a trainer's own
+    times: dict[str, float] | None = None  # of a trainer: data, compute, exchange, update, in seconds a step
     heard: float | None = None
     starts: int = 0
 
@@ -43,6 +44,7 @@ class JobRecord:
     state: str = "starting"  # then running, ended
     exit_code: int | None = None
     cause: str = ""
+    logs: str = ""  # the folder of the roles' logs, where it is another than the run's own
     run_on: str = ""  # HOST:FOLDER where the run's folder is another than this one
     began: float = field(default_factory=time.time)
     ended: float | None = None

@@ -24,6 +24,7 @@ class Role:
     servers: tuple[str, ...] = ()
     data: tuple[str, ...] = ()  # addresses of the job's data servers
     key: str = ""  # the job's secret; every message carries proof of it
+    beside: int = 0  # trainers on the same host, itself among them if it is one
     run: Path | None = None  # the run's folder, where the launcher made it
     launcher: str = "none"
 
@@ -46,5 +47,6 @@ def environment_of(role: Role) -> dict[str, str]:
         "PHALANX_SERVERS": ",".join(role.servers),
         "PHALANX_DATA": ",".join(role.data),
         "PHALANX_KEY": role.key,
+        "PHALANX_BESIDE": str(role.beside),
         **({"PHALANX_RUN": str(role.run)} if role.run else {}),
     }

@@ -26,6 +26,20 @@ def refuse_taken(run: Path) -> None:
         )
 
 
+def mark(run: Path, name: str, how: str) -> bool:
+    """Whether a folder has a mark; `make` puts one there, `drop` takes it away, `look` only looks.
+
+    A name that nobody has looked for before is the one thing that a copy of a folder, or a cache of a shared disk,
+    cannot have.
+    """
+    path = run / f".{name}"
+    if how == "make":
+        path.touch()
+    if how == "drop":
+        path.unlink(missing_ok=True)
+    return path.exists()
+
+
 class Saved(NamedTuple):
     """A checkpoint: its files, as names within the run's folder, and what its manifest says of their content."""
 

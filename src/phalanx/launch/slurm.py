@@ -26,6 +26,7 @@ def request(job: BatchJob) -> list[str]:
         "output": _file_name(str(job.run / LOG)),
         "open-mode": "append",
         "nodes": asked.nodes,
+        "nodelist": asked.node,
         "ntasks-per-node": asked.roles_per_node,
         "gpus-per-node": asked.gpus_per_node,
         "partition": asked.partition,

@@ -13,7 +13,7 @@ from phalanx.errors import UserError
 from phalanx.launch.batch import LOG, BatchJob, Resources, parse_time, refuse_lines, script, share
 from phalanx.launch.follow import follow
 from phalanx.launch.local import wanted_roles
-from phalanx.launch.plan import LaunchPlan
+from phalanx.launch.plan import LAST, LaunchPlan
 from phalanx.launch.run_files import verify_step
 from phalanx.launch.scheduler import Scheduler
 from phalanx.launch.submitted import SCHEDULERS, Submitted
@@ -68,6 +68,7 @@ def batch_job(plan: LaunchPlan, run: Path, resources: Resources, scheduler: Sche
     """The job inside the allocation: this same launch with another launcher, into this folder."""
     options = {
         "--launcher": scheduler.inside,
+        "--evaluator-on": plan.evaluator_on,
         "--setup": plan.setup or None,
         "--iface": plan.iface,
         "--port-range": f"{plan.ports[0]}-{plan.ports[1]}" if plan.ports else None,
@@ -98,12 +99,24 @@ def _resources(plan: LaunchPlan) -> Resources:
             remedy="leave -H, --ips, --servers-on and --sync-dst-dir out; say how many with --nodes",
         )
     asked, wanted = plan.batch, wanted_roles(plan.request.resolved.config)
-    nodes = asked.nodes or 1
-    if nodes > wanted["trainer"]:
+    nodes, apart = asked.nodes or 1, int(plan.evaluator_on is not None)
+    if nodes - apart > wanted["trainer"]:
         raise UserError(
             f"--nodes {nodes} is more than the job's {wanted['trainer']} workers",
             why="a node without a trainer would stand idle",
-            remedy=f"ask for {wanted['trainer']} nodes, or for more workers with -n",
+            remedy=f"ask for {wanted['trainer'] + apart} nodes, or for more workers with -n",
+        )
+    if plan.launcher != "slurm" and plan.evaluator_on not in (None, LAST):
+        raise UserError(
+            f"--evaluator-on {plan.evaluator_on} cannot be asked for",
+            why=f"--launcher {plan.launcher} gives hosts of its own choice",
+            remedy=f"--evaluator-on {LAST}: the last one that it gives",
+        )
+    if apart and nodes == 1:
+        raise UserError(
+            "--evaluator-on needs a node for the evaluator alone",
+            why="the job asks for one node",
+            remedy="ask for one more: --nodes 2",
         )
     if (asked.pe is None) == (plan.launcher == "sge"):
         raise UserError(
@@ -112,10 +125,11 @@ def _resources(plan: LaunchPlan) -> Resources:
             remedy="--pe NAME; qconf -spl lists them" if asked.pe is None else "leave it out",
         )
     refuse_lines([*asked.directives, asked.partition or "", asked.account or "", asked.pe or ""], "--directive")
+    refuse_lines([plan.evaluator_on or ""], "--evaluator-on")
     refuse_lines([str(plan.request.out or ""), str(Path.cwd())], "the folder")
     return Resources(
         nodes=nodes,
-        roles_per_node=share(sum(wanted.values()), nodes),
+        roles_per_node=share(sum(wanted.values()) - apart, nodes - apart),
         time_s=parse_time(asked.time) if asked.time else None,
         partition=asked.partition,
         account=asked.account,
@@ -123,6 +137,7 @@ def _resources(plan: LaunchPlan) -> Resources:
         pe=asked.pe,
         slots=asked.nodes or wanted["trainer"],
         directives=asked.directives,
+        node=plan.evaluator_on if plan.evaluator_on != LAST else None,
     )
 
 

@@ -85,6 +85,7 @@ def _refuse(plan: LaunchPlan) -> None:
     if plan.ports and plan.ports[0] == plan.ports[1]:
         raise UserError("--port-range has one port", why="k8s needs two", remedy="such as --port-range 17000-17001")
     useless = {
+        "--evaluator-on": plan.evaluator_on,
         "-H, --ips, --servers-on": plan.hosts,
         "--sync-dst-dir": plan.sync,
         "--setup": plan.setup,

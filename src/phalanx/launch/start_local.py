@@ -12,7 +12,7 @@ from phalanx.run import create_run
 
 def start(plan: LaunchPlan, console: Console) -> int:
     """Run the job here, or say what that would be."""
-    if any(not host.is_here for host in plan.hosts) or plan.sync:
+    if any(not host.is_here for host in plan.hosts) or plan.sync or plan.evaluator_on:
         raise UserError(
             "--launcher local knows no other hosts", why="hosts are named", remedy="leave them out, or --launcher ssh"
         )

@@ -1,5 +1,7 @@
 """`--launcher ssh`: an agent on every host, brought there by ssh."""
 
+from dataclasses import replace
+
 from rich.console import Console
 
 from phalanx.errors import UserError
@@ -22,4 +24,5 @@ def start(plan: LaunchPlan, console: Console) -> int:
     if plan.sync:
         require("rsync", "rsync")
     folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)
-    return conduct_over(plan.job(folder.path), plan.hosts, carrier, console, python=plan.python, sync=plan.sync)
+    sync = replace(plan.sync, run=folder.path) if plan.sync else None
+    return conduct_over(plan.job(folder.path), plan.hosts, carrier, console, python=plan.python, sync=sync)

@@ -12,7 +12,7 @@ from phalanx.launch.hosts import Host
 from phalanx.launch.messages import PROTOCOL, Message
 
 CLOCK_SKEW_S = 5.0
-_SSH_FAILED = 255
+SSH_FAILED = 255
 _KEY_TROUBLE = ("host key verification failed", "no matching host key", "identification has changed")
 
 
@@ -72,7 +72,7 @@ def explain_loss(station: Station, loss: Loss) -> str:
         return f"its host key is unknown or has changed ({printed}); check it, then log in once by hand: ssh {target}"
     if by_ssh and "permission denied" in low:
         return f"it refused every key ({printed}); let this host in with ssh-copy-id {target}, then try `{way.check}`"
-    if (way.by == "ssh" and loss.code == _SSH_FAILED) or loss.code is None:
+    if (way.by == "ssh" and loss.code == SSH_FAILED) or loss.code is None:
         return f"it cannot be reached ({printed}); try `{way.check}`"
     return f"its agent ended with code {loss.code} ({printed}); try `{way.check}`"
 

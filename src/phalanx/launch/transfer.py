@@ -1,6 +1,7 @@
 """Moving files of a run between hosts that share no disk, piece by piece through the agents: nothing is held whole."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -72,6 +73,18 @@ class Transfer:
         for name in saved[source].files if lacking else []:
             await self._copy(name, source, lacking)
         return True
+
+    async def reaching(self, first: Station, stations: Sequence[Station]) -> list[Station]:
+        """Those of the stations that have the first one's folder of the run, on a disk that they share with it."""
+        name = secrets.token_hex(8)
+        await self._ask(first, {"do": "mark", "name": name, "how": "make"}, "marked")
+        try:
+            return [one for one in stations if one is first or await self._sees(one, name)]
+        finally:
+            first.send({"do": "mark", "name": name, "how": "drop"})
+
+    async def _sees(self, station: Station, name: str) -> bool:
+        return bool((await self._ask(station, {"do": "mark", "name": name, "how": "look"}, "marked"))["there"])
 
     async def _copy(self, name: str, source: Station | None, targets: Sequence[Station | None]) -> None:
         offset = 0

@@ -41,8 +41,8 @@ class Display(Protocol):
 class PlainDisplay(LineSink):
     """Lines, for logs, pipes and batch systems."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(lambda text: console.print(Text(text), soft_wrap=True))
+    def __init__(self, console: Console, worker: int | None = None) -> None:
+        super().__init__(lambda text: console.print(Text(text), soft_wrap=True), worker)
 
     def tick(self, tick: Tick) -> None:
         """The step events say enough."""
@@ -95,5 +95,6 @@ class LiveDisplay:
         self._progress.stop()
 
 
-def make_display(console: Console) -> Display:
-    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+def make_display(console: Console, worker: int | None = None) -> Display:
+    """`worker` is this one's rank, where there are several."""
+    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console, worker)

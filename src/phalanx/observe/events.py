@@ -21,6 +21,9 @@ EVALUATOR_EVENTS_FILE = "events-evaluator.jsonl"  # a file has one writer; reade
 Record = dict[str, Any]  # an event as JSON
 
 
+TIMES = ("data", "compute", "exchange", "update")  # where a step's time goes; fields of a step event end in _s
+
+
 @dataclass(frozen=True)
 class Event:
     """Something that happened. Subclasses add their fields; `kind` names the subclass in the file."""

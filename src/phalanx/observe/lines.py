@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from phalanx.observe import events as ev
@@ -54,6 +55,13 @@ def sentence(event: Event) -> str | None:
             return None
 
 
+def own_figures(event: ev.Step, rank: int) -> str:
+    """What a step line adds for one of several workers: its own speed, and where its time goes, in ms a step."""
+    mine = event.ranks[rank] if event.ranks else asdict(event)
+    times = ", ".join(f"{name} {1000 * mine[f'{name}_s']:.1f}" for name in ev.TIMES)
+    return f"; this worker {mine['samples_per_s']:.1f}: {times} ms"
+
+
 def _fed(event: ev.DataService) -> str:
     there = [server for server in event.servers if server["joined"]]
     rate, queue = sum(each["samples_per_s"] for each in there), sum(each["queue"] for each in there)
@@ -70,13 +78,15 @@ def _norms(event: ev.Norms) -> dict[str, dict[str, float]]:
 
 
 class LineSink:
-    """Writes each event's sentence somewhere, one or more lines at a time."""
+    """Writes each event's sentence somewhere, one or more lines at a time; steps with the figures of a `worker`."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
+    def __init__(self, write: Callable[[str], None], worker: int | None = None) -> None:
+        self._write, self._worker = write, worker
 
     def take(self, event: Event) -> None:
         text = sentence(event)
+        if text is not None and self._worker is not None and isinstance(event, ev.Step):
+            text += own_figures(event, self._worker)
         if text is not None:
             self._write(text)
 

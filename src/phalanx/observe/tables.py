@@ -52,7 +52,8 @@ def tab_separated(cells: Sequence[str]) -> str:
 
 def print_line(console: Console, text: str) -> None:
     """A line exactly as it is. rich would wrap it and make spaces of its tabs."""
-    console.file.write(printable(text) + "\n")
+    if not console.quiet:
+        console.file.write(printable(text) + "\n")
 
 
 def printable(text: str) -> str:
