@@ -45,7 +45,7 @@ def resolved(words: list[str]) -> RunConfig:
     beside = [more for key, more in BESIDE.items() if any(word.startswith(key) for word in words)]
     given = dict(parse_train([*words, *(word for more in beside for word in more)]))
     if given["resume"]:
-        given["resume"] = None
+        given["resume"] = given["at"] = None
     return read_request(given).resolved.config
 
 

@@ -88,7 +88,7 @@ LAUNCH = Group(
         lacking("--blacklist-cooldown-range", "a lost host is not used again"),
         Row("--elastic-timeout, --gloo-timeout-seconds", "exchange.timeout_s={}", "600", behind=True),
         needless("--start-timeout", "a host that cannot be reached is told at once"),
-        needless("--output-filename", "all that every process prints is in RUN/logs; `phalanx logs`"),
+        Row("--output-filename", "--log-dir {}", "logs", "a log for each process; without it in RUN/logs"),
         needless("--tag-output, -tag-output", "each line names its role and host"),
         needless(
             "-prefix-timestamp, --prefix-output-with-timestamp, --log-with-timestamp, --log-without-timestamp, "

@@ -97,7 +97,7 @@ TRAIN = Group(
         Row("--disp-batches", "--log-every {}", "20"),
         Row("--model-prefix", "--out {}", "runs/mine", "a run's folder, with its checkpoints"),
         Row("--save-period", "checkpoint.every={}ep", "1", "checkpoint.keep_last=N keeps more than the last two"),
-        Row("--load-epoch", "--resume RUN", "30", "goes on from the run's newest checkpoint"),
+        Row("--load-epoch", "--resume RUN --at {}ep", "30", "without --at from the run's newest checkpoint"),
         Row(
             "--pretrained-model", "--init-from {} model.new_head=true", "weights.safetensors", "or --pretrained: timm's"
         ),
@@ -154,7 +154,7 @@ TRAIN = Group(
         Row("--contrast", "augment.contrast={}", "0.4"),
         Row("--saturation", "augment.saturation={}", "0.4"),
         lacking("--pca-noise", "noise of colours is not here; augment.hue and the like are"),
-        lacking("--max-random-rotate-angle", "augment.policy=randaugment turns images among other things"),
+        Row("--max-random-rotate-angle", "augment.rotate={}", "10"),
         lacking("--max-random-shear-ratio", "augment.policy=randaugment shears images among other things"),
         lacking("--min-random-scale, --max-random-scale", "augment.scale is the area of a random-resized crop"),
         lacking("--min-crop-size, --max-crop-size", "augment.scale is the area of a random-resized crop"),
@@ -194,9 +194,8 @@ LAUNCH = Group(
         lacking("--server-cores, --server-memory", "what servers get cannot be asked for separately"),
         Row("--jobname", "name={}", "mine", behind=True),
         Row("--queue", "--partition {}", "default"),
-        needless(
-            "--log-level, --log-file, --sge-log-dir", "all that every process prints is in RUN/logs; `phalanx logs`"
-        ),
+        needless("--log-level, --log-file", "all that every process prints is in RUN/logs; `phalanx logs`"),
+        Row("--sge-log-dir", "--log-dir {}", "logs", "a log for each process; without it in RUN/logs"),
         needless("--host-ip", "found by the route to the hosts; --iface names another interface"),
         needless("--hdfs-tempdir, --auto-file-cache", "a recipe's file is sent along; --sync-dst-dir sends code"),
         needless("--files, --archives, --ship-libcxx", "a recipe's file is sent along; --sync-dst-dir sends code"),

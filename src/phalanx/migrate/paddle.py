@@ -103,7 +103,12 @@ TRAIN = Group(
         Row("--model_save_dir", "--out {}", "output", "one run's folder: checkpoints, events, summary"),
         Row("--pretrained_model", "--init-from {}", "weights.safetensors", "Paddle's own files are not read"),
         lacking("--finetune_exclude_pretrained_params", "only the classifier can start anew: model.new_head=true"),
-        Row("--checkpoint", "--resume {}", "runs/mine", "a run's folder; its newest checkpoint"),
+        Row(
+            "--checkpoint",
+            "--resume {}",
+            "runs/mine",
+            "a run's newest checkpoint; RUN/checkpoints/step-N is a chosen one",
+        ),
         Row("--save_step", "checkpoint.every={}ep", "1"),
         Row("--print_step", "--log-every {}", "10"),
         Row("--random_seed", "--seed {}", "1"),

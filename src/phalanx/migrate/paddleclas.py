@@ -46,7 +46,7 @@ KEYS = Group(
     "keys",
     (
         Row("Global.epochs", "train.length={}ep", "120"),
-        Row("Global.checkpoints", "--resume {}", "runs/mine", "a run's folder; its newest checkpoint"),
+        Row("Global.checkpoints", "--resume {}", "runs/mine", "a run's newest; RUN/checkpoints/step-N is a chosen one"),
         Row("Global.pretrained_model", "--init-from {}", "weights.safetensors", "Paddle's own files are not read"),
         Row("Global.output_dir", "--out {}", "runs/mine"),
         Row(
@@ -305,7 +305,7 @@ LAUNCH = Group(
             values={"ps": "--update-method pserver", "ps-heter": "--update-method pserver"},
             behind=True,
         ),
-        needless("--log_dir", "all that every process prints is in RUN/logs; `phalanx logs RUN`"),
+        Row("--log_dir", "--log-dir {}", "log", "a log for each process; without it in RUN/logs"),
         needless("--log_level, --log_overwrite, --enable_gpu_log", "RUN/logs is a new folder for each run"),
         Row("--max_restart", "--max-restarts {}", "3"),
         Row("--elastic_level", "--min-workers 1", "1", "how few workers may be left"),

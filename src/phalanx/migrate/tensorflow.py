@@ -80,7 +80,11 @@ VARIABLES = Group(
         Row("TF_PS_IN_WORKER", "phalanx launch --servers-on HOSTS", "false", "servers sit beside trainers by default"),
         needless("TF_WORKER_PER_NODE, TF_PS_PER_NODE", "spread evenly over the nodes"),
         needless("TF_SCRIPT, TF_FLAGS", "the command stands behind --"),
-        Row("TF_EVAL_SCRIPT, TF_EVAL_FLAGS", "--evaluator", note="a process of its own evaluates each checkpoint"),
+        Row(
+            "TF_EVAL_SCRIPT, TF_EVAL_FLAGS",
+            "--evaluator",
+            note="a process of its own evaluates each checkpoint; `--evaluator-on HOST` of launch gives it a host",
+        ),
         lacking("TF_CONFIG", "it is not read: Slurm's own variables say the same, or phalanx launch"),
         understood("SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_NTASKS", "`srun phalanx train …` works as it stands"),
         understood("SLURM_LOCALID, SLURM_NODEID, SLURM_STEP_TASKS_PER_NODE"),
