@@ -14,7 +14,8 @@ import torch
 from phalanx import checkpoint
 from phalanx.errors import UserError
 from phalanx.observe.events import read_events
-from phalanx.rewind import choose, find_step, put_aside_after, step_at, told_aside
+from phalanx.resume import choose, step_at
+from phalanx.rewind import find_step, put_aside_after, told_aside
 from tests.conftest import LEAN, train_digits
 
 # 16 steps an epoch, the last of them with two samples only
@@ -104,6 +105,17 @@ def test_what_is_not_there_is_refused_with_what_is(run: Path, words: list[str], 
     before = saved(run / "checkpoints")
     assert expected in " ".join(phalanx("train", "--resume", str(run), *words, code=2).split())
     assert saved(run / "checkpoints") == before
+
+
+def test_a_copy_beside_a_checkpoint_is_no_checkpoint(run: Path) -> None:
+    folder = run / "checkpoints"
+    shutil.copytree(folder / "step-00000008", folder / "step-00000099.bak")
+    assert checkpoint.latest_path(folder) == folder / "step-00000032"
+    with pytest.raises(UserError, match="no checkpoint of step 99"):
+        find_step(folder, 99)
+    with pytest.raises(UserError, match="no checkpoint of step 4") as caught:
+        find_step(run / "nothing", 4)
+    assert caught.value.why == "there is none"
 
 
 def test_contradictions_are_refused(run: Path) -> None:

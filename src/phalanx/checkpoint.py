@@ -167,7 +167,12 @@ def _put_in_place(aside: Path, final: Path) -> None:
 
 def steps_saved(folder: Path) -> list[Path]:
     """The checkpoints of a run, oldest first."""
-    return sorted(entry for entry in folder.glob(f"{_PREFIX}*") if entry.is_dir())
+    return sorted(entry for entry in folder.glob(f"{_PREFIX}*") if _is_step(entry))
+
+
+def _is_step(entry: Path) -> bool:
+    """And not a copy that somebody keeps beside it, such as step-00000008.bak."""
+    return entry.is_dir() and entry.name.removeprefix(_PREFIX).isdecimal()
 
 
 def latest_path(folder: Path) -> Path | None:

@@ -252,7 +252,7 @@ def _request(
     from phalanx.config.resolve import parse_override, resolve
     from phalanx.launch.seats import job_layer
     from phalanx.request import Request
-    from phalanx.rewind import choose
+    from phalanx.resume import choose
     from phalanx.run import RunFolder
 
     recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
