@@ -142,6 +142,13 @@ TABLE: dict[str, tuple[dict[str, str], Role | None]] = {
         {**GUIDE, **env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINER_ID=1")},
         Role("trainer", 1, 2, master="", servers=GUIDE_SERVERS, launcher="Paddle", peers=GUIDE_PEERS),
     ),
+    "fluid's guide, the older name of the servers": (
+        env(
+            "PADDLE_PSERVERS=ps0.paddlepaddle.com,ps1.paddlepaddle.com PADDLE_TRAINERS=2 PADDLE_TRAINING_ROLE=TRAINER "
+            "PADDLE_TRAINER_ID=1"
+        ),
+        Role("trainer", 1, 2, master="", servers=GUIDE_SERVERS, launcher="Paddle", peers=GUIDE_PEERS),
+    ),
     "dist_train: server": (
         {**DIST_TRAIN, **env("PADDLE_TRAINING_ROLE=PSERVER PADDLE_CURRENT_ENDPOINT=127.0.0.1:7161")},
         Role("server", 1, 2, master="", servers=DIST_TRAIN_SERVERS, launcher="Paddle", peers=HERE),

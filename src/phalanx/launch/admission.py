@@ -50,18 +50,17 @@ def refuse_unnamed(role: Role) -> None:
 
 
 def warning_of(role: Role) -> str:
-    """What servers and the first trainer say of a job without a key of its own, if it is not this machine's alone."""
-    if not role.peers.hosts or not (role.kind == "server" or (role.kind == "trainer" and role.rank == 0)):
+    """What the first server and the first trainer say of a job without a key of its own, if others can reach it."""
+    if not role.peers.hosts or role.kind == "scheduler" or role.rank != 0:
         return ""
     outside = not all(is_own(address) for host in role.peers.hosts for address in _addresses(host))
     open_to_others = role.peers.first_come and not all(is_loopback(_host(server)) for server in role.servers)
     if not outside and not open_to_others:
         return ""
-    admitted = f"parameter servers take connections from {_shown(role)} only"
-    if role.peers.first_come:
-        admitted += " and from private addresses until all trainers have come"
+    admitted = f"parameter servers take connections from {_shown(role)}"
+    admitted += " and, until all trainers have joined, any private address" if role.peers.first_come else " only"
     agreed = f", and the processes have agreed on a key at {role.master}" if role.key else ""
-    return f"warning: no key is set: {admitted}{agreed}; to keep others out, {_REMEDY}"
+    return f"warning: no key is set: {admitted}{agreed}; to be safe from others there, {_REMEDY}"
 
 
 def _shown(role: Role) -> str:

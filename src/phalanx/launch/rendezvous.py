@@ -149,8 +149,8 @@ def _introduced(role: Role, store: Store, environment: Environment) -> Role:
 
 def _share_hosts(store: Store, expected: int, timeout_s: float) -> None:
     _await_all(store, "told", expected, timeout_s)
-    told = [store.get(f"from/{number}").decode() for number in range(expected)]
-    store.set("hosts", ",".join(dict.fromkeys(",".join(told).split(","))))
+    told = [store.get(f"from/{number}").decode().split(",") for number in range(expected)]
+    store.set("hosts", ",".join(sorted(set().union(*told))))
 
 
 def _acquainted(role: Role, store: Store) -> Role:
