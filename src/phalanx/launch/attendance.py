@@ -6,11 +6,13 @@ Each process holds a connection to it, which the system closes however the proce
 import selectors
 import socket
 import time
+from contextlib import suppress
 
 from phalanx.launch.admission import allowlist_of
 from phalanx.launch.role import Role
 
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}  # a lost host: after a minute
+_REACH_S = 10.0
 _held: list[socket.socket] = []  # for as long as this process lives
 
 
@@ -20,9 +22,10 @@ def open_attendance(host: str) -> int:
     return int(_held[-1].getsockname()[1])
 
 
-def attend(host: str, port: int, timeout_s: float) -> None:
-    """Be seen by the scheduler until this process ends."""
-    _held.append(socket.create_connection((host, port), timeout=timeout_s))
+def attend(host: str, port: int) -> None:
+    """Be seen by the scheduler until this process ends. Where a firewall is between them, it is not waited for."""
+    with suppress(OSError):
+        _held.append(socket.create_connection((host, port), timeout=_REACH_S))
 
 
 def await_end(role: Role, timeout_s: float) -> None:
