@@ -158,6 +158,8 @@ def train(
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
+    from phalanx.launch.admission import warning_of
+    from phalanx.launch.attendance import await_end
     from phalanx.launch.dialects import role_from
     from phalanx.launch.lifeline import hold_lifeline
     from phalanx.launch.rendezvous import complete
@@ -173,7 +175,9 @@ def train(
         raise typer.Exit(_launch(request))
     if role is not None:
         role = complete(role, config.exchange)
-        if role.kind == "scheduler":  # all have met, and nobody needs it any more
+        _say(warning_of(role))
+        if role.kind == "scheduler":
+            await_end(role, config.exchange.timeout_s)
             raise typer.Exit
     log_at = log_of(role, config)
     log = keep_log(log_at, role) if log_at else None
@@ -250,7 +254,7 @@ def _request(
     from phalanx.config.flags import imply_collective, keep_batch
     from phalanx.config.recipes import default_recipe, load_recipe
     from phalanx.config.resolve import parse_override, resolve
-    from phalanx.launch.seats import job_layer
+    from phalanx.launch.seats import decide
     from phalanx.request import Request
     from phalanx.resume import choose
     from phalanx.run import RunFolder
@@ -266,9 +270,10 @@ def _request(
                 remedy=f"--resume RUN --at {at}",
             )
         layers = load_recipe(recipe or default_recipe(tail)).layers
-        tail = [*job_layer(role, [*layers, *tail]), *tail]
+        tail, note = decide(role, layers, tail)
         resolved = resolve([*layers, *imply_collective(layers, tail)])
         _refuse_other_world(resolved.config.exchange, role)
+        _say(note)
         return Request(resolved, command, out=out, init_from=init_from)
     if recipe or out or init_from:
         clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
@@ -282,10 +287,17 @@ def _request(
     else:
         run, step = choose(None if resume == LATEST else Path(resume), at)
     before = run.layer()
-    tail = [*job_layer(role, [before, *tail]), *tail]
+    tail, note = decide(role, [before], tail)
     resolved = resolve([before, *keep_batch(resolve([before]).config, imply_collective([before], tail))])
     _refuse_other_world(resolved.config.exchange, role)
+    _say(note)
     return Request(resolved, command, resume=run, at_step=step)
+
+
+def _say(text: str) -> None:
+    """On standard error, in one line; nothing where there is nothing to say."""
+    if text:
+        Console(stderr=True).print(Text(text), soft_wrap=True)
 
 
 def _refuse_other_world(exchange: "ExchangeConfig", role: "Role | None") -> None:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.config.flags import flag_layers, last_value
 from phalanx.config.recipes import load_recipe
-from phalanx.config.resolve import parse_override, resolve
+from phalanx.config.resolve import Layer, parse_override, resolve
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.launch.dialects import role_from
-from phalanx.launch.role import UNRANKED, Role, environment_of
-from phalanx.launch.seats import job_layer, seat
+from phalanx.launch.role import UNRANKED, Peers, Role, environment_of
+from phalanx.launch.seats import decide, seat
 
 
 def env(text: str) -> dict[str, str]:
@@ -54,7 +55,10 @@ PADDLE_LAUNCH = env(
     "10.0.0.1:6170,10.0.0.1:6171,10.0.0.2:6170,10.0.0.2:6171"
 )
 GUIDE_SERVERS = ("tcp://ps0.paddlepaddle.com:6174", "tcp://ps1.paddlepaddle.com:6174")
+GUIDE_PEERS = Peers(("ps0.paddlepaddle.com", "ps1.paddlepaddle.com"), first_come=True)
+HERE = Peers(("127.0.0.1",), first_come=True)
 DIST_TRAIN_SERVERS = ("tcp://127.0.0.1:7160", "tcp://127.0.0.1:7161")
+FLEET_SERVERS = ("tcp://127.0.0.1:4001", "tcp://127.0.0.1:4002")
 # MXNet's own launcher starts each role with these.
 DMLC = env("DMLC_PS_ROOT_URI=10.10.1.8 DMLC_PS_ROOT_PORT=9092 DMLC_NUM_SERVER=2 DMLC_NUM_WORKER=6")
 
@@ -124,38 +128,66 @@ TABLE: dict[str, tuple[dict[str, str], Role | None]] = {
     ),
     "fluid's benchmark: server": (
         FLUID_SERVER,
-        Role("server", 0, 1, master="", servers=("tcp://127.0.0.1:7164",), launcher="Paddle"),
+        Role("server", 0, 1, master="", servers=("tcp://127.0.0.1:7164",), launcher="Paddle", peers=HERE),
     ),
     "fluid's benchmark: trainer": (
         FLUID_TRAINER,
-        Role("trainer", 0, 1, master="", servers=("tcp://127.0.0.1:7164",), launcher="Paddle"),
+        Role("trainer", 0, 1, master="", servers=("tcp://127.0.0.1:7164",), launcher="Paddle", peers=HERE),
     ),
     "fluid's guide: server": (
         {**GUIDE, **env("PADDLE_TRAINING_ROLE=PSERVER PADDLE_CURRENT_IP=ps1.paddlepaddle.com")},
-        Role("server", 1, 2, master="", servers=GUIDE_SERVERS, launcher="Paddle"),
+        Role("server", 1, 2, master="", servers=GUIDE_SERVERS, launcher="Paddle", peers=GUIDE_PEERS),
     ),
     "fluid's guide: trainer": (
         {**GUIDE, **env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINER_ID=1")},
-        Role("trainer", 1, 2, master="", servers=GUIDE_SERVERS, launcher="Paddle"),
+        Role("trainer", 1, 2, master="", servers=GUIDE_SERVERS, launcher="Paddle", peers=GUIDE_PEERS),
+    ),
+    "fluid's guide, the older name of the servers": (
+        env(
+            "PADDLE_PSERVERS=ps0.paddlepaddle.com,ps1.paddlepaddle.com PADDLE_TRAINERS=2 PADDLE_TRAINING_ROLE=TRAINER "
+            "PADDLE_TRAINER_ID=1"
+        ),
+        Role("trainer", 1, 2, master="", servers=GUIDE_SERVERS, launcher="Paddle", peers=GUIDE_PEERS),
     ),
     "dist_train: server": (
         {**DIST_TRAIN, **env("PADDLE_TRAINING_ROLE=PSERVER PADDLE_CURRENT_ENDPOINT=127.0.0.1:7161")},
-        Role("server", 1, 2, master="", servers=DIST_TRAIN_SERVERS, launcher="Paddle"),
+        Role("server", 1, 2, master="", servers=DIST_TRAIN_SERVERS, launcher="Paddle", peers=HERE),
     ),
     "dist_train: trainer": (
         {
             **DIST_TRAIN,
             **env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_CURRENT_ENDPOINT=127.0.0.1:7160 PADDLE_TRAINER_ID=1"),
         },
-        Role("trainer", 1, 2, master="", servers=DIST_TRAIN_SERVERS, launcher="Paddle"),
+        Role("trainer", 1, 2, master="", servers=DIST_TRAIN_SERVERS, launcher="Paddle", peers=HERE),
+    ),
+    "dist_train, with a key of the job's own": (
+        {
+            **DIST_TRAIN,
+            **env("PADDLE_TRAINING_ROLE=PSERVER PADDLE_CURRENT_ENDPOINT=127.0.0.1:7161 PHALANX_KEY=secret"),
+        },
+        Role("server", 1, 2, master="", servers=DIST_TRAIN_SERVERS, key="secret", launcher="Paddle"),
+    ),
+    "dist_train: a server that knows the trainers' hosts": (
+        {**GUIDE, **env("PADDLE_TRAINING_ROLE=PSERVER PADDLE_CURRENT_IP=ps1.paddlepaddle.com PADDLE_TRAINER_IPS=a,b")},
+        Role(
+            *("server", 1, 2),
+            master="",
+            servers=GUIDE_SERVERS,
+            launcher="Paddle",
+            peers=Peers((*GUIDE_PEERS.hosts, "a", "b")),
+        ),
     ),
     "fleet: server": (
         {**FLEET, **env("TRAINING_ROLE=PSERVER PADDLE_PORT=4002")},
-        Role("server", 1, 2, master="", servers=("tcp://127.0.0.1:4001", "tcp://127.0.0.1:4002"), launcher="Paddle"),
+        Role("server", 1, 2, master="", servers=FLEET_SERVERS, launcher="Paddle", peers=HERE),
     ),
     "nccl2": (
         {**NCCL2, "PADDLE_TRAINER_ID": "1"},
         Role("trainer", 1, 2, master="192.168.0.2:7164", launcher="Paddle"),
+    ),
+    "nccl2 of dist_train, two trainers on the second host": (
+        env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINERS=3 PADDLE_TRAINER_IPS=a,b,b PADDLE_TRAINER_ID=2"),
+        Role("trainer", 2, 3, 1, 2, "a:6174", launcher="Paddle"),
     ),
     "paddle.distributed.launch": (PADDLE_LAUNCH, Role("trainer", 2, 4, 0, 2, "10.0.0.1:6170", launcher="Paddle")),
     "paddle.distributed.launch, its last": (
@@ -168,7 +200,11 @@ TABLE: dict[str, tuple[dict[str, str], Role | None]] = {
     ),
     "Paddle's cloud lists hosts": (
         {**GUIDE, **env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINER_ID=1 PADDLE_TRAINERS=10.0.0.1,10.0.0.2,10.0.0.3")},
-        Role("trainer", 1, 3, master="", servers=GUIDE_SERVERS, launcher="Paddle"),
+        Role(
+            *("trainer", 1, 3, 0, 1, "10.0.0.1:6174", GUIDE_SERVERS),
+            launcher="Paddle",
+            peers=Peers((*GUIDE_PEERS.hosts, "10.0.0.1", "10.0.0.2", "10.0.0.3")),
+        ),
     ),
     "Paddle's cloud, run locally": ({**GUIDE, **env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_IS_LOCAL=1")}, None),
     "DMLC worker": (
@@ -264,26 +300,108 @@ def test_a_key_comes_from_a_file_unless_it_is_given(tmp_path: Path) -> None:
     assert (read.key, given.key) == ("from-file", "given")
 
 
-def exchange_of(role: Role, *overrides: str) -> ExchangeConfig:
-    layers = [*load_recipe("digits").layers, *map(parse_override, overrides)]
-    base, tail = layers[: -len(overrides) or None], layers[len(layers) - len(overrides) :]
-    return resolve([*base, *job_layer(role, layers), *tail]).config.exchange
+def decided(role: Role | None, *given: str) -> tuple[ExchangeConfig, str]:
+    """What becomes of the user's settings, and what is said about it. Flags begin with dashes."""
+    base = load_recipe("digits").layers
+    flags = {word.partition("=")[0][2:]: word.partition("=")[2] for word in given if word.startswith("--")}
+    typed = {name: int(text) if text.isdecimal() else text for name, text in flags.items()}
+    tail = [*flag_layers(typed), *(parse_override(word) for word in given if not word.startswith("--"))]
+    layers, note = decide(role, base, tail)
+    return resolve([*base, *layers]).config.exchange, note
 
 
 def test_launchers_that_only_count_make_the_last_ranks_servers() -> None:
     roles = [Role(rank=rank, world=6, master="h1:7", launcher="srun") for rank in range(6)]
-    exchange = exchange_of(roles[0], "exchange.method=pserver", "exchange.servers=2")
-    assert (exchange.method, exchange.workers, exchange.servers) == ("pserver", 4, 2)
+    exchange, note = decided(roles[0], "exchange.method=pserver", "exchange.servers=2")
+    assert (exchange.method, exchange.workers, exchange.servers, note) == ("pserver", 4, 2, "")
     names = [seat(role, exchange).name for role in roles]
     assert names == ["trainer-0", "trainer-1", "trainer-2", "trainer-3", "server-0", "server-1"]
     assert {seat(role, exchange).servers for role in roles} == {("", "")}
     with pytest.raises(UserError, match="started 2 processes, and 2 of them are to be servers"):
-        exchange_of(Role(world=2, launcher="srun"), "exchange.method=pserver", "exchange.servers=2")
+        decided(Role(world=2, launcher="srun"), "exchange.method=pserver", "exchange.servers=2")
 
 
 def test_the_method_follows_from_what_was_launched() -> None:
-    assert exchange_of(Role(world=4, launcher="srun")).method == "collective"
-    worker = role_from({**DMLC, "DMLC_ROLE": "worker"})
-    assert worker is not None
-    exchange = exchange_of(worker)
-    assert (exchange.method, exchange.workers, exchange.servers) == ("pserver", 6, 2)
+    assert decided(Role(world=4, launcher="srun"))[0].method == "collective"
+    for kind in ("worker", "server", "scheduler"):
+        exchange, _ = decided(role_from({**DMLC, "DMLC_ROLE": kind}), "--update_method=pserver")
+        assert (exchange.method, exchange.workers, exchange.servers) == ("pserver", 6, 2)
+
+
+# As the README of Paddle's dist_train has it: two trainers, no server anywhere.
+DIST_TRAIN_NCCL2 = env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINERS=2 PADDLE_TRAINER_IPS=host1,host2")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["--update_method=pserver"], "--update-method pserver"),
+        (["exchange.method=pserver"], "exchange.method=pserver"),
+    ],
+)
+def test_a_declared_trainer_never_becomes_a_server(given: list[str], named: str) -> None:
+    for rank in ("0", "1"):
+        role = role_from({**DIST_TRAIN_NCCL2, "PADDLE_TRAINER_ID": rank})
+        assert role is not None
+        exchange, note = decided(role, *given)
+        assert (exchange.method, exchange.workers) == ("collective", 2)
+        assert note.startswith(
+            f"note: {named} is overruled: PADDLE_TRAINING_ROLE=TRAINER and PADDLE_TRAINERS=2 are set"
+        )
+        assert seat(role, exchange) == role
+        assert decided(role)[1] == decided(role, "--update_method=collective")[1] == ""
+
+
+def test_a_recipe_that_wants_servers_is_overruled_too() -> None:
+    role = role_from({**DIST_TRAIN_NCCL2, "PADDLE_TRAINER_ID": "0"})
+    layers, note = decide(role, [Layer("mine.yaml", {"exchange": {"method": "pserver"}})], [])
+    assert last_value(layers, "exchange.method", None) == "collective"
+    assert note.startswith("note: exchange.method=pserver of mine.yaml is overruled")
+
+
+NCCL2_TRAINER = {**DIST_TRAIN_NCCL2, "PADDLE_TRAINER_ID": "0"}
+GUIDE_TRAINER = {**GUIDE, **env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINER_ID=1")}
+GUIDE_SERVER = {**GUIDE, **env("PADDLE_TRAINING_ROLE=PSERVER PADDLE_CURRENT_IP=ps1.paddlepaddle.com")}
+GUIDE_IPS = "PADDLE_PSERVER_IPS=ps0.paddlepaddle.com,ps1.paddlepaddle.com"
+WORKER = {**DMLC, "DMLC_ROLE": "worker"}
+CONTRADICTIONS = {
+    "servers in the variables, collective typed": (
+        *(GUIDE_TRAINER, ["--update_method=collective"]),
+        f"{GUIDE_IPS} contradicts --update-method collective",
+    ),
+    "… to a server": ((GUIDE_SERVER), ["exchange.method=local"], f"{GUIDE_IPS} contradicts exchange.method=local"),
+    "… by DMLC": (WORKER, ["--update_method=local"], "DMLC_NUM_SERVER=2 contradicts --update-method local"),
+    "other servers": (GUIDE_TRAINER, ["--servers=3"], f"{GUIDE_IPS} contradicts --servers 3"),
+    "other servers, DMLC": (WORKER, ["exchange.servers=3"], "DMLC_NUM_SERVER=2 contradicts exchange.servers=3"),
+    "other workers": (GUIDE_TRAINER, ["--workers=4"], "PADDLE_TRAINERS=2 contradicts --workers 4"),
+    "other workers, told a server": (GUIDE_SERVER, ["--workers=4"], "PADDLE_TRAINERS=2 contradicts --workers 4"),
+    "other workers, DMLC": (WORKER, ["--workers=4"], "DMLC_NUM_WORKER=6 contradicts --workers 4"),
+    "other workers, collective": (NCCL2_TRAINER, ["--workers=4"], "PADDLE_TRAINERS=2 contradicts --workers 4"),
+    "other workers, pserver typed": (
+        *(NCCL2_TRAINER, ["--update_method=pserver", "--workers=4"]),
+        "PADDLE_TRAINERS=2 contradicts --workers 4",
+    ),
+    "several trainers, local typed": (
+        *(NCCL2_TRAINER, ["--update_method=local"]),
+        "PADDLE_TRAINERS=2 contradicts --update-method local",
+    ),
+    "servers that nobody named": (
+        *(NCCL2_TRAINER, ["--update_method=pserver", "--servers=1"]),
+        "--servers 1 needs parameter servers, and no variable names one",
+    ),
+    "a mode that nobody can have": (
+        *(NCCL2_TRAINER, ["--update_method=pserver", "--mode=async"]),
+        "--mode async needs parameter servers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("variables", "given", "said"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_flags_that_contradict_variables_are_refused_by_both_names(
+    variables: dict[str, str], given: list[str], said: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        decided(role_from(variables), *given)
+    assert said in refused.value.what
+    assert refused.value.why
+    assert refused.value.remedy

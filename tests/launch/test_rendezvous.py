@@ -15,7 +15,7 @@ from phalanx.errors import UserError
 from phalanx.launch.dialects import role_from
 from phalanx.launch.network import free_port
 from phalanx.launch.rendezvous import complete
-from phalanx.launch.role import Role
+from phalanx.launch.role import Peers, Role
 from phalanx.observe.events import read_events
 from tests.conftest import LEAN
 from tests.lab.mpi import MPICH, OPENMPI
@@ -52,14 +52,26 @@ def test_a_dmlc_job_finds_its_ranks_and_servers_at_the_scheduler() -> None:
     assert all(address.startswith("tcp://127.0.0.1:") for address in met[0].servers)
 
 
-def test_servers_that_others_can_reach_need_a_key() -> None:
-    job = dmlc(free_port("127.0.0.1"), "worker", "server", "scheduler")
-    job[1]["DMLC_NODE_HOST"] = "0.0.0.0"
-    with pytest.raises(UserError, match="has no key"):
-        meet(job)
-    fresh = {"PHALANX_KEY": "secret", "DMLC_PS_ROOT_PORT": str(free_port("127.0.0.1"))}
-    roles = meet([{**each, **fresh} for each in job])
+def test_a_job_without_a_key_takes_one_and_the_hosts_of_its_processes_where_it_meets() -> None:
+    roles = meet(dmlc(free_port("127.0.0.1"), "worker", "server", "worker", "scheduler"))
+    met = [role for role in roles if role.kind != "scheduler"]
+    assert len({role.key for role in met}) == 1
+    assert len(met[0].key) == 64
+    assert {role.peers for role in roles} == {Peers(("127.0.0.1",))}
+
+
+def test_a_job_with_a_key_keeps_it() -> None:
+    roles = meet(dmlc(free_port("127.0.0.1"), "worker", "server", "scheduler", PHALANX_KEY="secret"))
     assert {role.key for role in roles} == {"secret"}
+    assert {role.peers for role in roles if role.kind != "scheduler"} == {Peers()}
+
+
+@pytest.mark.parametrize(("with_key", "said"), [(0, "some have none, and trainer-0 has a key"), (2, "has none")])
+def test_a_key_that_not_all_processes_have_is_told(with_key: int, said: str) -> None:
+    job = dmlc(free_port("127.0.0.1"), "worker", "server", "scheduler")
+    job[with_key]["PHALANX_KEY"] = "secret"
+    with pytest.raises(UserError, match=said):
+        meet(job, ExchangeConfig(method="pserver", timeout_s=1))
 
 
 def test_two_with_one_number_are_told_so() -> None:

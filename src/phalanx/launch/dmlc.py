@@ -1,7 +1,7 @@
 """DMLC's variables, as MXNet's and ps-lite's launchers set them. Addresses and ranks are found when all have met."""
 
 from phalanx.errors import UserError
-from phalanx.launch.role import UNRANKED, Kind, Role
+from phalanx.launch.role import UNRANKED, Kind, Role, Told
 from phalanx.launch.variables import Environment, bad_variable, key_of, number, refuse_rank
 
 _LAUNCHER = "DMLC"
@@ -40,4 +40,5 @@ def role(environment: Environment) -> Role | None:
         servers=("",) * servers,
         key=key_of(environment),
         launcher=_LAUNCHER,
+        told=Told(f"DMLC_ROLE={told}", f"DMLC_NUM_WORKER={workers}", workers, f"DMLC_NUM_SERVER={servers}"),
     )

@@ -32,6 +32,16 @@ def address_towards(host: str) -> str:
         ) from error
 
 
+def is_own(address: str) -> bool:
+    """Whether an address is one of this machine's: nobody can bind to another's."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+        return True
+    except OSError:
+        return False
+
+
 def interface_address(interface: str) -> str:
     """A network interface's IPv4 address."""
     address = _address_of(interface)

@@ -1,12 +1,14 @@
 """Paddle's variables: those of dist_train.py and fluid scripts, of paddle.distributed.launch and of Paddle's clouds."""
 
 from phalanx.errors import UserError
-from phalanx.launch.role import Kind, Role
+from phalanx.launch.role import Kind, Peers, Role, Told
 from phalanx.launch.variables import Environment, bad_variable, key_of, number, refuse_rank
 
 _LAUNCHER = "Paddle"
 _PORT = "6174"  # Paddle's own default
 _KINDS: dict[str, Kind] = {"TRAINER": "trainer", "PSERVER": "server"}
+_SERVERS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_PSERVER_ENDPOINTS", "PADDLE_PSERVER_IPS", "PADDLE_PSERVERS")
+_TRAINERS = ("PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINER_IPS", "PADDLE_TRAINERS")
 
 
 def role(environment: Environment) -> Role | None:
@@ -23,9 +25,7 @@ def role(environment: Environment) -> Role | None:
 
 
 def _trainer(environment: Environment, servers: list[str]) -> Role | None:
-    endpoints = _list(environment, "PADDLE_TRAINER_ENDPOINTS") or [
-        _with_port(address, environment) for address in _list(environment, "PADDLE_TRAINER_IPS")
-    ]
+    endpoints = _endpoints(environment)
     world, said_by = _trainers(environment, endpoints)
     rank = number("PADDLE_TRAINER_ID", environment, _LAUNCHER)
     refuse_rank(rank, world, "PADDLE_TRAINER_ID", said_by)
@@ -33,17 +33,18 @@ def _trainer(environment: Environment, servers: list[str]) -> Role | None:
         return None  # alone: nobody to meet
     if not servers:
         _refuse_other_endpoint(rank, world, endpoints, environment)
-    host = endpoints[rank].rpartition(":")[0] if rank < len(endpoints) else ""
-    beside = [endpoint for endpoint in endpoints if endpoint.rpartition(":")[0] == host]
+    host = _host(endpoints[rank]) if rank < len(endpoints) else ""
     return Role(
         rank=rank,
         world=world,
-        local_rank=beside.index(endpoints[rank]) if beside else 0,
-        local_world=len(beside) or 1,
+        local_rank=[_host(endpoint) for endpoint in endpoints[:rank]].count(host),
+        local_world=[_host(endpoint) for endpoint in endpoints].count(host) or 1,
         master=endpoints[0] if endpoints else "",
         servers=tuple(f"tcp://{address}" for address in servers),
         key=key_of(environment),
         launcher=_LAUNCHER,
+        peers=_peers(environment, servers),
+        told=_told(environment, world, said_by),
     )
 
 
@@ -61,6 +62,7 @@ def _server(environment: Environment, servers: list[str]) -> Role:
             why=f"the job has {', '.join(servers)}",
             remedy="set PADDLE_CURRENT_ENDPOINT to its own address, or PADDLE_CURRENT_IP and PADDLE_PORT",
         )
+    counted = any(name in environment for name in ("PADDLE_TRAINERS_NUM", *_TRAINERS))
     return Role(
         kind="server",
         rank=servers.index(mine),
@@ -69,13 +71,42 @@ def _server(environment: Environment, servers: list[str]) -> Role:
         servers=tuple(f"tcp://{address}" for address in servers),
         key=key_of(environment),
         launcher=_LAUNCHER,
+        peers=_peers(environment, servers),
+        told=_told(environment, *(_trainers(environment, _endpoints(environment)) if counted else (None, ""))),
     )
 
 
+def _told(environment: Environment, workers: int | None, workers_by: str) -> Told:
+    kind = _said(environment, "PADDLE_TRAINING_ROLE", "TRAINING_ROLE", "PADDLE_TRAINER_ID")
+    return Told(kind, _said(environment, workers_by), workers, _said(environment, *_SERVERS))
+
+
+def _said(environment: Environment, *variables: str) -> str:
+    """The first of the variables that is set, as NAME=VALUE."""
+    return next((f"{name}={environment[name]}" for name in variables if environment.get(name)), "")
+
+
+def _peers(environment: Environment, servers: list[str]) -> Peers:
+    """Without a key, the hosts that the variables name. Most scripts give servers only the number of trainers."""
+    if not servers or key_of(environment):
+        return Peers()
+    trainers = _endpoints(environment)
+    return Peers(tuple(dict.fromkeys(map(_host, [*servers, *trainers]))), first_come=not trainers)
+
+
+def _endpoints(environment: Environment) -> list[str]:
+    """The trainers' addresses, where they are listed. PADDLE_TRAINERS is a number or a list of hosts."""
+    listed = next((items for name in _TRAINERS if (items := _list(environment, name))), [])
+    return [_with_port(item, environment) for item in listed if not item.isdecimal()]
+
+
+def _host(endpoint: str) -> str:
+    return endpoint.rpartition(":")[0].strip("[]")
+
+
 def _servers(environment: Environment) -> list[str]:
-    listed = _list(environment, "PADDLE_PSERVERS_IP_PORT_LIST") or _list(environment, "PADDLE_PSERVER_ENDPOINTS")
-    hosts = _list(environment, "PADDLE_PSERVER_IPS") or _list(environment, "PADDLE_PSERVERS")
-    listed = listed or [_with_port(host, environment, own=False) for host in hosts]
+    given = next((items for name in _SERVERS if (items := _list(environment, name))), [])
+    listed = [_with_port(item, environment, own=False) for item in given]
     if not listed and _first(environment, "PADDLE_TRAINING_ROLE", "TRAINING_ROLE") == "PSERVER":
         raise UserError(
             "this process is to be a parameter server, but no list of servers is given",
@@ -99,26 +130,24 @@ def _with_port(address: str, environment: Environment, own: bool = True) -> str:
 
 
 def _trainers(environment: Environment, endpoints: list[str]) -> tuple[int, str]:
-    """How many trainers, and the variable that says so. PADDLE_TRAINERS is a number or a list of hosts."""
+    """How many trainers, and the variable that says so."""
     if "PADDLE_TRAINERS_NUM" in environment:
         return number("PADDLE_TRAINERS_NUM", environment, _LAUNCHER), "PADDLE_TRAINERS_NUM"
-    listed = _list(environment, "PADDLE_TRAINERS")
-    if len(listed) == 1 and listed[0].isdecimal():
-        return int(listed[0]), "PADDLE_TRAINERS"
-    if listed:
-        return len(listed), "PADDLE_TRAINERS"
+    if environment.get("PADDLE_TRAINERS", "").strip().isdecimal():
+        return int(environment["PADDLE_TRAINERS"]), "PADDLE_TRAINERS"
     if endpoints:
-        return len(endpoints), "PADDLE_TRAINER_ENDPOINTS"
+        return len(endpoints), next(name for name in _TRAINERS if environment.get(name))
     raise bad_variable("PADDLE_TRAINERS", "", "does not say how many trainers there are", _LAUNCHER)
 
 
 def _refuse_other_endpoint(rank: int, world: int, endpoints: list[str], environment: Environment) -> None:
     """Without servers the trainers meet at the first one's address, so all must have the same list."""
     if len(endpoints) != world:
+        listed = _said(environment, *_TRAINERS) or "no variable"
         raise UserError(
-            f"{world} trainers, but PADDLE_TRAINER_ENDPOINTS lists {len(endpoints)}",
-            why="they meet at the first one's address",
-            remedy="set PADDLE_TRAINER_ENDPOINTS=HOST:PORT,HOST:PORT with one entry a trainer",
+            f"{world} trainers, but {listed} lists {len(endpoints)} of them",
+            why="no variable names a parameter server, so they meet at the first trainer's address",
+            remedy="set PADDLE_TRAINER_IPS=HOST,HOST with one entry a trainer, or name servers in PADDLE_PSERVER_IPS",
         )
     mine = environment.get("PADDLE_CURRENT_ENDPOINT", endpoints[rank])
     if mine != endpoints[rank]:

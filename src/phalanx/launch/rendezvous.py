@@ -1,11 +1,13 @@
 """What a launcher leaves open is found when all processes meet: the place itself, ranks, the servers' addresses.
 
 MPICH's ranks learn the place through mpiexec. At that place one process keeps a store (torch's TCPStore): the scheduler
-of a DMLC job, trainer 0 otherwise. Servers publish their addresses there, and everybody takes them. The store holds
-nothing secret; that a server is one of the job's is proven by the job's key, when a trainer joins it.
+of a DMLC job, trainer 0 otherwise. Servers publish their addresses there, and everybody takes them. That a trainer is
+one of the job's is proven by the job's key when it joins a server. A job without one takes a key from the store, and
+the addresses that its processes come from (`admission` says what that is worth).
 """
 
 import os
+import secrets
 import socket
 import time
 from dataclasses import replace
@@ -16,13 +18,16 @@ from urllib.parse import urlsplit
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.launch import pmi
+from phalanx.launch.admission import refuse_unnamed
+from phalanx.launch.attendance import attend, open_attendance
 from phalanx.launch.network import address_towards, bind_gloo_towards, free_port, interface_address, is_loopback
-from phalanx.launch.role import UNRANKED, Role
+from phalanx.launch.role import UNRANKED, Peers, Role
 from phalanx.launch.seats import seat
 from phalanx.launch.variables import Environment
 
 _LOOK_S = 0.05  # between looks at how many have come
 _LOOK_AGAIN_S = 0.5  # for a name
+_OWN_KEY = "own"  # what a store holds instead of a key where the job has one of its own
 
 
 class Store(Protocol):
@@ -45,9 +50,9 @@ def complete(role: Role, exchange: ExchangeConfig, environment: Environment = os
     _refuse_misfit(role, exchange)
     if exchange.method == "pserver":
         role = role if all(role.servers) else _meet(role, exchange.timeout_s, environment)
-        _refuse_open_doors(role)
+        refuse_unnamed(role)
         return _bindable(role)
-    bind_gloo_towards(role.master.rpartition(":")[0])
+    bind_gloo_towards(_host(role.master))
     return role
 
 
@@ -62,7 +67,7 @@ def _place(role: Role, environment: Environment) -> str:
 
 def _await_names(role: Role, timeout_s: float) -> None:
     """A pod's name is known a while after the pod has started; whoever looks for it is started at the same time."""
-    places = [role.master.rpartition(":")[0], *(urlsplit(address).hostname or "" for address in role.servers)]
+    places = [_host(role.master), *(urlsplit(address).hostname or "" for address in role.servers)]
     deadline = time.monotonic() + timeout_s
     for host in places if not role.servers else places[1:]:
         while True:
@@ -86,30 +91,30 @@ def _refuse_misfit(role: Role, exchange: ExchangeConfig) -> None:
             why="only pserver has servers",
             remedy="--update-method pserver, or start trainers only",
         )
-    if exchange.method == "collective" and not role.master:
-        raise UserError(
-            "the trainers of this job cannot know where to meet",
-            why=f"{role.launcher} gives them servers only, and the update method is collective",
-            remedy="set PADDLE_TRAINER_ENDPOINTS, or leave --update-method out",
-        )
 
 
 def _meet(role: Role, timeout_s: float, environment: Environment) -> Role:
-    """Take a rank where there is none yet, tell the own address, learn those of all servers."""
+    """Take a rank where there is none yet, tell the own address, learn those of all others."""
     keeper = role.kind == "scheduler" or (role.launcher != "DMLC" and role.kind == "trainer" and role.rank == 0)
     expected = role.world if role.kind == "scheduler" else role.world + len(role.servers)
     try:
         store = _store(role, keeper, timeout_s)
+        if keeper:
+            store.set("key", _OWN_KEY if role.key else secrets.token_hex(32))
+        if role.kind == "scheduler":
+            store.set("attendance", str(open_attendance(_host(role.master))))
+        else:
+            role = _introduced(role, store, environment)
+        if keeper:
+            _share_hosts(store, expected, timeout_s)
+        role = _acquainted(role, store)
         if role.kind != "scheduler":
-            role = _ranked(role, store)
-            if role.kind == "server":
-                store.set(f"server/{role.rank}", _listening_address(role, environment))
-            servers = [store.get(f"server/{number}").decode() for number in range(len(role.servers))]
-            role = replace(role, servers=tuple(servers))
+            if role.launcher == "DMLC":
+                attend(_host(role.master), int(store.get("attendance")))
             store.add("met", 1)
         if keeper:
-            _await_all(store, expected, timeout_s)
-    except RuntimeError as error:
+            _await_all(store, "met", expected, timeout_s)
+    except (RuntimeError, OSError) as error:
         raise UserError(
             f"{role.name} did not meet the others at {role.master}",
             why=str(error).split("\n")[0][:300],
@@ -121,10 +126,47 @@ def _meet(role: Role, timeout_s: float, environment: Environment) -> Role:
 def _store(role: Role, keeper: bool, timeout_s: float) -> Store:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    host, _, port = role.master.rpartition(":")
+    port = int(role.master.rpartition(":")[2])
     timeout = timedelta(seconds=timeout_s)
-    store: Store = TCPStore(host.strip("[]"), int(port), is_master=keeper, timeout=timeout, wait_for_workers=False)
+    store: Store = TCPStore(_host(role.master), port, is_master=keeper, timeout=timeout, wait_for_workers=False)
     return store
+
+
+def _host(place: str) -> str:
+    return place.rpartition(":")[0].strip("[]")
+
+
+def _introduced(role: Role, store: Store, environment: Environment) -> Role:
+    """Servers tell where they listen; then everybody tells the addresses by which servers will see it."""
+    role = _ranked(role, store)
+    if role.kind == "server":
+        store.set(f"server/{role.rank}", _listening_address(role, environment))
+    servers = [store.get(f"server/{number}").decode() for number in range(len(role.servers))]
+    mine = {address_towards(urlsplit(server).hostname or "") for server in servers}
+    store.set(f"from/{store.add('told', 1) - 1}", ",".join(sorted(mine)))
+    return replace(role, servers=tuple(servers))
+
+
+def _share_hosts(store: Store, expected: int, timeout_s: float) -> None:
+    _await_all(store, "told", expected, timeout_s)
+    told = [store.get(f"from/{number}").decode().split(",") for number in range(expected)]
+    store.set("hosts", ",".join(sorted(set().union(*told))))
+
+
+def _acquainted(role: Role, store: Store) -> Role:
+    """With the hosts of a job that has no key of its own, and the key that its processes take instead."""
+    key = store.get("key").decode()
+    if bool(role.key) != (key == _OWN_KEY):
+        theirs, mine = ("a key", "none") if key == _OWN_KEY else ("none", "a key")
+        raise UserError(
+            f"of the processes that meet at {role.master} some have {theirs}, and {role.name} has {mine}",
+            why="PHALANX_KEY_FILE (or PHALANX_KEY) is set for a part of the job only",
+            remedy="set it for all of them, or for none",
+        )
+    peers = Peers(tuple(store.get("hosts").decode().split(",")))
+    if key == _OWN_KEY:
+        return role if role.kind != "scheduler" else replace(role, peers=peers)
+    return replace(role, key=key, peers=peers)
 
 
 def _ranked(role: Role, store: Store) -> Role:
@@ -139,29 +181,21 @@ def _ranked(role: Role, store: Store) -> Role:
 
 
 def _listening_address(role: Role, environment: Environment) -> str:
-    host = environment.get("DMLC_NODE_HOST") or address_towards(role.master.rpartition(":")[0])
+    """As ps-lite finds it, and otherwise the address on the way to where all meet."""
+    interface = environment.get("DMLC_INTERFACE")
+    host = environment.get("DMLC_NODE_HOST") or (interface and interface_address(interface))
+    host = host or address_towards(_host(role.master))
     address = f"[{host}]" if ":" in host else host
     return f"tcp://{address}:{free_port(host)}"
 
 
-def _await_all(store: Store, expected: int, timeout_s: float) -> None:
+def _await_all(store: Store, counted: str, expected: int, timeout_s: float) -> None:
     """The store is kept until everybody has taken what is in it."""
     deadline = time.monotonic() + timeout_s
-    while (met := store.add("met", 0)) < expected:
+    while (came := store.add(counted, 0)) < expected:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{met} of {expected} processes came within {timeout_s:g} s")
+            raise RuntimeError(f"{came} of {expected} processes came within {timeout_s:g} s")
         time.sleep(_LOOK_S)
-
-
-def _refuse_open_doors(role: Role) -> None:
-    known = filter(None, role.servers)  # a scheduler learns none
-    outside = [address for address in known if not is_loopback(urlsplit(address).hostname or "")]
-    if outside and not role.key:
-        raise UserError(
-            f"the parameter server at {outside[0]} has no key",
-            why="anybody who reaches that port could change the model",
-            remedy="set PHALANX_KEY_FILE to a file that every host sees, made once: openssl rand -hex 32 > FILE",
-        )
 
 
 def _bindable(role: Role) -> Role:

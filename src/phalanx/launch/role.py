@@ -1,6 +1,6 @@
 """A role is one process of a job. What it needs to know is this one small object; `dialects` reads it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -8,6 +8,27 @@ from typing import Literal
 Kind = Literal["trainer", "server", "data", "evaluator", "scheduler"]
 
 UNRANKED = -1  # the rank of a process that gets one when all have met
+
+
+@dataclass(frozen=True)
+class Told:
+    """The variables behind a role, each as NAME=VALUE: a message about it names them. "" where there is none."""
+
+    kind: str = ""  # declares this process a trainer, a server …; launchers that only count do not
+    workers: str = ""  # how many trainers there are
+    num_workers: int | None = None
+    servers: str = ""  # which parameter servers there are, or how many
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The hosts of a job without a key of its own: a server takes connections from nobody else. Empty: from all.
+
+    With `first_come`, hosts of trainers are not known beforehand, only their number.
+    """
+
+    hosts: tuple[str, ...] = ()
+    first_come: bool = False
 
 
 @dataclass(frozen=True)
@@ -27,6 +48,8 @@ class Role:
     beside: int = 0  # trainers on the same host, itself among them if it is one
     run: Path | None = None  # the run's folder, where the launcher made it
     launcher: str = "none"
+    peers: Peers = Peers()
+    told: Told = field(default=Told(), compare=False)
 
     @property
     def name(self) -> str:
