@@ -76,6 +76,7 @@ def launch(
     """Train on many hosts: the same command as on one, behind --."""
     from phalanx.cli import read_request
     from phalanx.launch import plan as planning
+    from phalanx.launch.network import allowed_ports, parse_ports
     from phalanx.launch.batch import BatchOptions
     from phalanx.launch.carrier import Sync
     from phalanx.launch.kubernetes import KubernetesOptions
@@ -102,7 +103,7 @@ def launch(
         sync=Sync(Path.cwd(), sync_dst_dir) if sync_dst_dir else None,
         setup=setup,
         iface=iface,
-        ports=planning.parse_ports(port_range) if port_range else None,
+        ports=parse_ports(port_range) if port_range else allowed_ports(),
         max_restarts=max_restarts,
         min_workers=min_workers,
         batch=BatchOptions(nodes, time, partition, account, gpus_per_node, pe, tuple(directive or ()), detach),

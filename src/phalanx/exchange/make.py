@@ -44,7 +44,7 @@ def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role:
     from phalanx.exchange.collective import CollectiveExchange, join_group
     from phalanx.exchange.sync_norm import synchronise
 
-    join_group(role, settings.device, config.exchange.timeout_s)
+    peers = join_group(role, settings.device, config.exchange.timeout_s, config.exchange.silence_s)
     if config.exchange.sync_bn:
         synchronise(model, settings.device)
     return CollectiveExchange(
@@ -56,6 +56,7 @@ def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role:
         clip_norm=clip_norm,
         compression=compress,
         meets_inside=config.exchange.sync_bn,
+        peers=peers,
     )
 
 
