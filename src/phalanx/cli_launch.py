@@ -76,12 +76,12 @@ def launch(
     """Train on many hosts: the same command as on one, behind --."""
     from phalanx.cli import read_request
     from phalanx.launch import plan as planning
-    from phalanx.launch.network import allowed_ports, parse_ports
     from phalanx.launch.batch import BatchOptions
     from phalanx.launch.carrier import Sync
     from phalanx.launch.kubernetes import KubernetesOptions
     from phalanx.launch.lifeline import hold_lifeline
     from phalanx.launch.needs import Needs
+    from phalanx.launch.network import allowed_ports, parse_ports
 
     hold_lifeline()
     spelled = planning.train_words(words, parse_train, workers, servers)

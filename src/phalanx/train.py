@@ -34,6 +34,7 @@ from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.engine.views import views_of
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
 from phalanx.exchange.base import Elastic, LostWorker
+from phalanx.exchange.liveness import watch_servers
 from phalanx.exchange.make import make_exchange
 from phalanx.identity import Identity
 from phalanx.launch.elastic import is_elastic
@@ -78,6 +79,8 @@ def _run(request: Request, console: Console, role: Role) -> int:
             why=f"this process was started by {role.launcher}, and only phalanx's own launchers start one",
             remedy="leave --evaluator out: trainers then evaluate together; or use phalanx launch",
         )
+    # From now on servers know that this worker is there, and it says for whom it waits; data may take long to open.
+    servers = watch_servers(role, config.exchange) if config.exchange.method == "pserver" else None
     settings = choose(config.machine, role.local_world, role.local_rank)
     settings.apply()
     torch.manual_seed(config.train.seed)
@@ -106,7 +109,7 @@ def _run(request: Request, console: Console, role: Role) -> int:
     )
     if request.init_from is not None:
         initialize_from(request.init_from, state, identity, new_head=config.model.new_head)
-    exchange = make_exchange(config, model, _schedule(config, plan), role, settings)
+    exchange = make_exchange(config, model, _schedule(config, plan), role, settings, servers)
     resumed = None
     if exchange.joined_step is not None:
         state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)

@@ -32,7 +32,7 @@ def join_group(
     """Meet the other trainers: gloo between CPUs, NCCL between GPUs. Returns who watches them, where there are any."""
     backend, peers = "nccl" if device.type == "cuda" else "gloo", None
     try:
-        store = open_store(role, timeout_s)
+        store: Any = open_store(role, timeout_s)
         if role.world > 1:
             peers = Peers(store, role, timeout_s, silence_s)
             if backend == "gloo":

@@ -36,10 +36,10 @@ def shut_down_connections(but: set[str]) -> None:
     for descriptor, name in _sockets():
         if name in but:
             continue
-        with contextlib.suppress(OSError):  # it was closed meanwhile, or it only listens
-            with socket.socket(fileno=os.dup(descriptor)) as connection:
-                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getpeername():
-                    connection.shutdown(socket.SHUT_RDWR)
+        # Errors mean that it was closed meanwhile, or that it only listens.
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+            if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getpeername():
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def _sockets() -> list[tuple[int, str]]:
@@ -47,7 +47,7 @@ def _sockets() -> list[tuple[int, str]]:
     with contextlib.suppress(OSError):
         for entry in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(OSError):
-                name = os.readlink(entry)
+                name = str(entry.readlink())
                 if name.startswith("socket:"):
                     found.append((int(entry.name), name))
     return found

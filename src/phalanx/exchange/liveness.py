@@ -19,9 +19,11 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.launch.network import candidate_ports
+from phalanx.launch.role import Role
 from phalanx.launch.waiting import Patience, here, told
 
 CONNECT_S = 30.0  # for a peer that is known to listen
@@ -38,11 +40,10 @@ def grace_s(silence_s: float) -> float:
     return silence_s / 6
 
 
-def set_heartbeats(socket: "zmq.Socket[bytes]", silence_s: float) -> None:
-    """Have a connection closed that is silent: a beat, four beats without an answer, and one to connect anew."""
+def heartbeats(silence_s: float) -> dict[zmq.SocketOption, int]:
+    """Options that close a silent connection: a beat, four beats without an answer, and one to connect anew."""
     beat_ms = max(1, int(1000 * silence_s / 6))
-    socket.setsockopt(zmq.HEARTBEAT_IVL, beat_ms)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * beat_ms)
+    return {zmq.HEARTBEAT_IVL: beat_ms, zmq.HEARTBEAT_TIMEOUT: 4 * beat_ms}
 
 
 def presence_id(key: str, rank: int) -> bytes:
@@ -52,6 +53,13 @@ def presence_id(key: str, rank: int) -> bytes:
 
 def _digest(key: str) -> bytes:
     return blake2b(b"phalanx liveness " + key.encode(), digest_size=32).digest()
+
+
+def watch_servers(role: Role, exchange: ExchangeConfig) -> "Watch":
+    """A worker's watch over the parameter servers; and they know from it that the worker is there, from now on."""
+    names = {address: f"parameter server {number} at {address}" for number, address in enumerate(role.servers)}
+    known_by = presence_id(role.key, role.rank)
+    return Watch(role.name, names, exchange.silence_s, routing_id=known_by, timeout_s=exchange.timeout_s)
 
 
 class Listener:
@@ -64,7 +72,8 @@ class Listener:
         self._socket.setsockopt(zmq.RCVHWM, 1)
         self._socket.setsockopt(zmq.MAXMSGSIZE, _MAX_BYTES)
         self._socket.setsockopt(zmq.IPV6, ":" in address)
-        set_heartbeats(self._socket, silence_s)
+        for option, value in heartbeats(silence_s).items():
+            self._socket.setsockopt(option, value)
         if key:
             self._socket.setsockopt(zmq.CURVE_SERVER, True)
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(_digest(key)))
@@ -99,7 +108,8 @@ class _Peer:
 class Watch:
     """Connections to all peers ({endpoint: name}), and who of them is lost. `on_loss` is called once, in its thread.
 
-    `announce` says who is waited for while not all have been there; `routing_id` is how peers know this connection.
+    `routing_id` is how peers know this connection. With `timeout_s`, which somebody else keeps to, it says every so
+    often who is waited for while not all have been there.
     """
 
     def __init__(
@@ -113,7 +123,7 @@ class Watch:
         timeout_s: float | None = None,
         on_loss: Callable[[LostWorker], None] | None = None,
     ) -> None:
-        self._me, self._silence_s, self._on_loss = me, silence_s, on_loss
+        self._me, self.silence_s, self._on_loss = me, silence_s, on_loss
         self._peers = {_resolved(endpoint): _Peer(name) for endpoint, name in peers.items()}
         self._endpoints = {endpoint: _resolved(endpoint) for endpoint in peers}
         self._broken: list[str] = []  # endpoints whose connection broke, the first one first
@@ -124,7 +134,8 @@ class Watch:
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IPV6, any("[" in endpoint for endpoint in self._peers))
-        set_heartbeats(self._socket, silence_s)
+        for option, value in heartbeats(silence_s).items():
+            self._socket.setsockopt(option, value)
         if routing_id:
             self._socket.setsockopt(zmq.ROUTING_ID, routing_id)
         if key:
@@ -183,7 +194,7 @@ class Watch:
     def _loss(self, endpoint: str) -> LostWorker:
         return LostWorker(
             f"{self._peers[endpoint].name} is gone or silent",
-            why=_ending(endpoint, self._silence_s),
+            why=_ending(endpoint, self.silence_s),
             remedy="see what it said last, in logs/ of the run's folder; then go on with --resume",
         )
 
@@ -231,7 +242,7 @@ class Watch:
             for endpoint in self._broken:
                 peer = self._peers[endpoint]
                 peer.down_s += passed_s
-                if not peer.lost and peer.down_s >= grace_s(self._silence_s):
+                if not peer.lost and peer.down_s >= grace_s(self.silence_s):
                     peer.lost = True
                     news = news or endpoint
                     self._changed.notify_all()
@@ -288,4 +299,5 @@ def _resolved(endpoint: str) -> str:
     except OSError:
         return endpoint
     family, _, _, _, place = min(found, key=lambda one: one[0] != sockets.AF_INET)  # as zmq does
-    return f"tcp://[{place[0]}]:{place[1]}" if family == sockets.AF_INET6 else f"tcp://{place[0]}:{place[1]}"
+    host, port = str(place[0]), int(place[1])
+    return f"tcp://[{host}]:{port}" if family == sockets.AF_INET6 else f"tcp://{host}:{port}"

@@ -8,6 +8,7 @@ from phalanx.engine.settings import Settings
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.compress.spec import parse_compression
+from phalanx.exchange.liveness import Watch
 from phalanx.exchange.local import LocalExchange
 from phalanx.launch.elastic import is_elastic
 from phalanx.launch.role import Role
@@ -16,8 +17,15 @@ from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
 
 
-def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, settings: Settings) -> Exchange:
-    """The update method that the configuration names, ready to use."""
+def make_exchange(
+    config: RunConfig,
+    model: nn.Module,
+    schedule: Schedule,
+    role: Role,
+    settings: Settings,
+    servers: Watch | None = None,
+) -> Exchange:
+    """The update method that the configuration names, ready to use. `servers` watches the parameter servers already."""
     method, compress = config.exchange.method, parse_compression(config.exchange.compress)
     accumulate, micro_batches = config.optim.accumulate, config.train.micro_batches
     clip_norm = config.optim.clip_norm
@@ -36,6 +44,7 @@ def make_exchange(config: RunConfig, model: nn.Module, schedule: Schedule, role:
             micro_batches=micro_batches,
             overlap=not half,
             elastic=is_elastic(),
+            peers=servers,
         )
     named = {name: param for name, param in model.named_parameters() if param.requires_grad}
     update = Update(named, no_decay_names(model), config.optim, schedule)

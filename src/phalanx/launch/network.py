@@ -78,8 +78,8 @@ def free_port(address: str) -> int:
 
 
 def bound_socket(address: str) -> socket.socket:
-    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so, unless the
-    user says which may be used, it is none of those that the system gives to outgoing connections and to whoever asks."""
+    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so, where no range
+    is given, it is none of those that the system gives to outgoing connections and to whoever asks for any port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     allowed = allowed_ports()
     ports = candidate_ports() if allowed else [*random.SystemRandom().sample(_ports_not_given_away(), 20), 0]
@@ -103,14 +103,12 @@ def parse_ports(text: str, option: str = "--port-range") -> tuple[int, int]:
     """`17000-17100`."""
     first, dash, last = text.partition("-")
     if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
-        raise UserError(
-            f"{text!r} is not a range of ports", why="it has another form", remedy=f"{option} 17000-17100"
-        )
+        raise UserError(f"{text!r} is not a range of ports", why="it has another form", remedy=f"{option} 17000-17100")
     return int(first), int(last)
 
 
 def allowed_ports(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
-    """The range that processes of this job may listen in: --port-range of our launchers, PHALANX_PORT_RANGE of others."""
+    """The range that processes of this job may listen in: our launchers' --port-range, or what the user has set."""
     text = environment.get(PORT_RANGE)
     return parse_ports(text, f"{PORT_RANGE}=") if text else None
 

@@ -10,7 +10,6 @@ import socket
 import time
 from dataclasses import replace
 from datetime import timedelta
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from phalanx.config.schema import ExchangeConfig
@@ -20,17 +19,10 @@ from phalanx.launch.network import address_towards, bind_gloo_towards, free_port
 from phalanx.launch.role import UNRANKED, Role
 from phalanx.launch.seats import seat
 from phalanx.launch.variables import Environment
+from phalanx.launch.waiting import Patience, Store, await_listener, gather
 
 _LOOK_S = 0.05  # between looks at how many have come
 _LOOK_AGAIN_S = 0.5  # for a name
-
-
-class Store(Protocol):
-    """What of torch's TCPStore is used here."""
-
-    def set(self, key: str, value: str) -> None: ...
-    def get(self, key: str) -> bytes: ...
-    def add(self, key: str, amount: int) -> int: ...
 
 
 def complete(role: Role, exchange: ExchangeConfig, environment: Environment = os.environ) -> Role:
@@ -104,11 +96,12 @@ def _meet(role: Role, timeout_s: float, environment: Environment) -> Role:
             role = _ranked(role, store)
             if role.kind == "server":
                 store.set(f"server/{role.rank}", _listening_address(role, environment))
-            servers = [store.get(f"server/{number}").decode() for number in range(len(role.servers))]
-            role = replace(role, servers=tuple(servers))
+            keys = [f"server/{number}" for number in range(len(role.servers))]
+            servers = gather(store, role.name, keys, timeout_s, lambda key: key.replace("/", "-"))
+            role = replace(role, servers=tuple(each.decode() for each in servers))
             store.add("met", 1)
         if keeper:
-            _await_all(store, expected, timeout_s)
+            _await_all(role, store, expected, timeout_s)
     except RuntimeError as error:
         raise UserError(
             f"{role.name} did not meet the others at {role.master}",
@@ -123,6 +116,10 @@ def _store(role: Role, keeper: bool, timeout_s: float) -> Store:
 
     host, _, port = role.master.rpartition(":")
     timeout = timedelta(seconds=timeout_s)
+    if not keeper:
+        await_listener(
+            role.name, "the scheduler" if role.launcher == "DMLC" else "trainer-0", host, int(port), timeout_s
+        )
     store: Store = TCPStore(host.strip("[]"), int(port), is_master=keeper, timeout=timeout, wait_for_workers=False)
     return store
 
@@ -144,12 +141,14 @@ def _listening_address(role: Role, environment: Environment) -> str:
     return f"tcp://{address}:{free_port(host)}"
 
 
-def _await_all(store: Store, expected: int, timeout_s: float) -> None:
+def _await_all(role: Role, store: Store, expected: int, timeout_s: float) -> None:
     """The store is kept until everybody has taken what is in it."""
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while (met := store.add("met", 0)) < expected:
-        if time.monotonic() > deadline:
+        if patience.over:
             raise RuntimeError(f"{met} of {expected} processes came within {timeout_s:g} s")
+        if patience.due:
+            patience.word(f"{role.name} at {role.master} waits for {expected - met} of {expected} processes")
         time.sleep(_LOOK_S)
 
 
