@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import zmq
@@ -182,6 +183,15 @@ class Watch:
         chosen = confirmed or (found if within_s else [])
         return self._loss(chosen[0]) if chosen else None
 
+    def expect(self, endpoint: str) -> None:
+        """It has answered elsewhere: so it is there, whether or not it is connected to yet."""
+        with self._changed:
+            endpoint = self._endpoints[endpoint]
+            peer = self._peers[endpoint]
+            if not peer.ever and not peer.up:
+                self._broken.append(endpoint)
+            peer.ever = True
+
     def is_up(self, endpoint: str) -> bool:
         return self._peers[self._endpoints[endpoint]].up
 
@@ -299,5 +309,5 @@ def _resolved(endpoint: str) -> str:
     except OSError:
         return endpoint
     family, _, _, _, place = min(found, key=lambda one: one[0] != sockets.AF_INET)  # as zmq does
-    host, port = str(place[0]), int(place[1])
+    host, port = ip_address(place[0]), place[1]
     return f"tcp://[{host}]:{port}" if family == sockets.AF_INET6 else f"tcp://{host}:{port}"

@@ -206,6 +206,7 @@ class JobOfProcesses:
     num_servers: int
     world: int
     transport: str = "ipc"
+    silence_s: float = 30.0
     servers: list[ForkServerProcess] = field(default_factory=list)
     workers: list[ForkServerProcess] = field(default_factory=list)
 
@@ -219,11 +220,12 @@ class JobOfProcesses:
             return tuple(f"ipc://{self.folder}/server-{number}" for number in range(self.num_servers))
         return tuple(f"tcp://127.0.0.1:{free_port('127.0.0.1')}" for _ in range(self.num_servers))
 
-    def start_servers(self, silence_s: float = 30.0) -> None:
+    def start_servers(self) -> None:
         for rank in range(self.num_servers):
-            self.servers.append(start(serve, self.role("server", rank), ExchangeConfig(silence_s=silence_s)))
+            self.servers.append(start(serve, self.role("server", rank), ExchangeConfig(silence_s=self.silence_s)))
 
     def start_worker(self, rank: int, name: str | None = None, **settings: Any) -> ForkServerProcess:
+        settings = {"silence_s": self.silence_s, **settings}
         task = Task(self.role("trainer", rank), self.folder / (name or f"trainer-{rank}"), **settings)
         self.workers.append(start(worker, task))
         return self.workers[-1]

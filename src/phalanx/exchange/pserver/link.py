@@ -82,6 +82,8 @@ class Link:
         told = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
         # Not repeated: a challenge is good for one answer. A lost one ends in the time-out.
         welcome = from_json(self.request(self.header(Kind.JOIN), told, repeat=False)[1])
+        if self._peers is not None:
+            self._peers.expect(self.address)
         self.shared = bool(welcome["shared"])
         if self.shared:
             self._parameters = memory.attach(welcome["area"], size)

@@ -18,6 +18,10 @@ class Presence:
         self._looks = max(2, round(grace_s(silence_s) / look_s))
         self._missed: dict[int, int] = {}  # of those that have been here: looks in a row that did not find them
 
+    def expect(self, rank: int) -> None:
+        """It has joined: so it is here, whether or not it was looked for yet."""
+        self._missed[rank] = 0
+
     def gone(self, ranks: Iterable[int]) -> list[int]:
         """Those that were here, and have not been for a while."""
         found = []
@@ -27,13 +31,12 @@ class Presence:
             elif rank in self._missed:
                 self._missed[rank] += 1
                 if self._missed[rank] >= self._looks:
-                    del self._missed[rank]
                     found.append(rank)
         return found
 
     def here(self, rank: int) -> bool:
-        """Whether it was, at the last look or so."""
-        return rank in self._missed
+        """Whether it was, at one of the last looks."""
+        return self._missed.get(rank, self._looks) < self._looks
 
     def _reaches(self, rank: int) -> bool:
         try:

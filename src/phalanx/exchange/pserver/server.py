@@ -23,11 +23,12 @@ from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.reduce import Reduces
 from phalanx.exchange.pserver.slices import views
 from phalanx.exchange.pserver.wire import Header, Kind, Seal
-from phalanx.launch.waiting import say
+from phalanx.launch.waiting import Patience, say
 from phalanx.wire import memory
 from phalanx.wire.seal import Refused, as_json, from_json
 
 Payload = memoryview | None
+_FIRST_RANKS = 64  # of whom it is noted whether they are there before it is known how many there are
 
 
 class Server:
@@ -56,7 +57,8 @@ class Server:
         self._pulls: list[tuple[Member, Header]] = []  # wait for the first parameters
         self._left: list[int] = []
         self._parted: LostWorker | None = None  # why no further step is made, in an elastic job that lost a worker
-        self._configured = self._last_loss = 0.0
+        self._last_loss = 0.0
+        self._coming = Patience(0.0)  # for those who have not come yet
         self._reached = 0  # the furthest step that any worker pushed, plus 1
         self._answers: dict[Kind, Callable[[Member, Header, Payload], None]] = {
             Kind.VALUES: self._values,
@@ -102,7 +104,7 @@ class Server:
     def tick(self) -> None:
         """Once a second or so: who is gone, and who has been silent for too long while others wait?"""
         if self._job is None:
-            if self._presence.gone([0]):
+            if 0 in self._presence.gone(range(_FIRST_RANKS)):
                 say(f"server-{self._number}: worker 0 is gone before it began; ending")
                 self.finished = True
             return
@@ -117,10 +119,13 @@ class Server:
         if not self.members.live and time.monotonic() - self._last_loss > patience_s:
             say(f"server-{self._number}: all workers are gone; ending")
             self.finished = True  # all were lost, and none came back
-        if time.monotonic() - self._configured > timeout_s:
-            for rank in self.members.live - self.members.by_rank.keys():
-                if not self._presence.here(rank):
-                    self.lose(rank, f"it did not come within {timeout_s:g} s")
+        missing = [rank for rank in self.members.live - self.members.by_rank.keys() if not self._presence.here(rank)]
+        if missing and self._coming.over:
+            for rank in missing:
+                self.lose(rank, f"it did not come within {timeout_s:g} s")
+        elif missing and self._coming.due and self._number == 0:
+            workers = ", ".join(map(str, sorted(missing)[:8]))
+            self._coming.word(f"server-0 waits for {len(missing)} of {self._job.world} workers: {workers}")
 
     def lose(self, rank: int, why: str) -> None:
         """A worker is dead. async and ssp go on without it; sync cannot."""
@@ -171,6 +176,7 @@ class Server:
             if rejoined:
                 held.clocks[rank] = step
         self.members.add(member)
+        self._presence.expect(rank)
         self._journal.write("join", {"worker": rank, "rejoined": rejoined, "shared_memory": member.shared})
         filled = all(held.filled for held in self._held.values())
         welcome: dict[str, Any] = {"shared": member.shared, "area": self._area.address, "filled": filled}
@@ -189,7 +195,7 @@ class Server:
             )
         self._codec = job.codec()
         self._policy = make_policy(job.mode, job.world, job.damping)
-        self._job, self._configured = job, time.monotonic()
+        self._job, self._coming = job, Patience(job.timeout_s)
         self.members.live = set(range(job.world))
         self._journal.write("start", {"mode": job.mode, "workers": job.world, "slices": len(mine), "bytes": size})
 
