@@ -187,9 +187,8 @@ def test_a_firewall_that_admits_only_the_range_of_ports(lab: Lab, tmp_path: Path
     output = refused.stdout + refused.stderr
     assert refused.returncode == 2, output
     one, other = ("trainer-0 on h1", lab.address("h1")), ("trainer-1 on h2", lab.address("h2"))
-    ends = [
-        f"{me} ({mine}) cannot reach {you} at {yours}:" for (me, mine), (you, yours) in ((one, other), (other, one))
-    ]
+    pairs = ((*one, *other), (*other, *one))
+    ends = [f"{me} ({mine}) cannot reach {you} at {yours}:" for me, mine, you, yours in pairs]
     assert any(end in output for end in ends), output
     assert "net.ipv4.ip_local_port_range" in output
     assert "--update-method pserver" in output

@@ -309,5 +309,5 @@ def _resolved(endpoint: str) -> str:
     except OSError:
         return endpoint
     family, _, _, _, place = min(found, key=lambda one: one[0] != sockets.AF_INET)  # as zmq does
-    host, port = ip_address(place[0]), place[1]
+    host, port = ip_address(place[0]), parts.port
     return f"tcp://[{host}]:{port}" if family == sockets.AF_INET6 else f"tcp://{host}:{port}"

@@ -78,8 +78,8 @@ def free_port(address: str) -> int:
 
 
 def bound_socket(address: str) -> socket.socket:
-    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so, without a range,
-    it is none of those that the system gives to outgoing connections and to whoever asks for any port."""
+    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so it is one of
+    the range, or none of those that the system gives to outgoing connections and to whoever asks for any port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     allowed = allowed_ports()
     ports = candidate_ports() if allowed else [*random.SystemRandom().sample(_ports_not_given_away(), 20), 0]

@@ -5,9 +5,15 @@
 
 import os
 import signal
+import time
+from dataclasses import replace
 
 import pytest
 
+from phalanx.config.schema import ExchangeConfig
+from phalanx.exchange.base import LostWorker
+from phalanx.exchange.liveness import watch_servers
+from phalanx.exchange.pserver.servers import Servers
 from tests.exchange.pserver.pserver_jobs import JobOfProcesses, until
 
 LONG = 3000.0
@@ -74,9 +80,6 @@ def test_a_lost_server_ends_the_trainers(job: JobOfProcesses, number: signal.Sig
 @pytest.mark.parametrize("job", [(1, 1, "tcp", 3.0)], indirect=True)
 def test_a_server_ends_when_the_first_worker_is_gone_before_it_joined(job: JobOfProcesses) -> None:
     """As when its data cannot be opened."""
-    from phalanx.config.schema import ExchangeConfig
-    from phalanx.exchange.liveness import watch_servers
-
     watch = watch_servers(job.role("trainer", 0), ExchangeConfig(silence_s=3.0))
     watch.await_all(60)
     job.servers[0].join(1.5)
@@ -84,3 +87,22 @@ def test_a_server_ends_when_the_first_worker_is_gone_before_it_joined(job: JobOf
     watch.close()
     job.servers[0].join(60)
     assert job.servers[0].exitcode == 0
+
+
+@pytest.mark.parametrize("job", [(1, 2, "tcp", 3.0)], indirect=True)
+def test_a_worker_that_is_gone_before_anybody_joined_is_not_waited_for(job: JobOfProcesses) -> None:
+    watch = watch_servers(job.role("trainer", 1), ExchangeConfig(silence_s=3.0))
+    watch.await_all(60)
+    time.sleep(1.5)  # the server looks twice a second
+    watch.close()
+    job.start_worker(0, timeout_s=LONG)
+    job.join(60)
+    assert "worker 1 is gone" in job.lines("trainer-0")[-1]["error"]
+
+
+@pytest.mark.parametrize("job", [(1, 1, "tcp")], indirect=True)
+def test_a_server_with_another_key_is_not_waited_for_as_one_that_has_not_come(job: JobOfProcesses) -> None:
+    stranger = replace(job.role("trainer", 0), key="another")
+    servers = Servers(stranger, LONG, watch_servers(stranger, ExchangeConfig()))
+    with pytest.raises(LostWorker, match=r"does not answer\n.*another key"):
+        servers.links[0].challenge()
