@@ -184,7 +184,7 @@ def train(
     if role is not None and role.kind == "server":
         from phalanx.exchange.pserver.serve import serve
 
-        serve(role)
+        serve(role, config.exchange)
         raise typer.Exit
     if role is not None and role.kind == "data":
         from phalanx.commands.serve_data import serve_role

@@ -86,6 +86,7 @@ def launch(
     from phalanx.launch.kubernetes import KubernetesOptions
     from phalanx.launch.lifeline import hold_lifeline
     from phalanx.launch.needs import Needs
+    from phalanx.launch.network import allowed_ports, parse_ports
 
     hold_lifeline()
     spelled = planning.train_words(words, parse_train, workers, servers, log_dir)
@@ -110,7 +111,7 @@ def launch(
         sync=Sync(Path.cwd(), sync_dst_dir) if sync_dst_dir else None,
         setup=setup,
         iface=iface,
-        ports=planning.parse_ports(port_range) if port_range else None,
+        ports=parse_ports(port_range) if port_range else allowed_ports(),
         max_restarts=max_restarts,
         min_workers=min_workers,
         batch=BatchOptions(nodes, time, partition, account, gpus_per_node, pe, tuple(directive or ()), detach),

@@ -85,6 +85,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
             why=f"this process was started by {role.launcher}, and only phalanx's own launchers start one",
             remedy="leave --evaluator out: trainers then evaluate together; or use phalanx launch",
         )
+    # From now on others know that this worker is there, and it says for whom it waits; data may take long to open.
     meeting = make_meeting(config.exchange, role)
     settled = settle_for_job(request, meeting, role)
     request = replace(request, resolved=request.resolved.with_machine(settled.machine))

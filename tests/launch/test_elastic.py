@@ -64,6 +64,11 @@ def end_one(
     os.kill(found[0], signal.SIGKILL)
 
 
+def steps(out: Path) -> int:
+    records = read_events(out) if (out / "events.jsonl").exists() else []
+    return max((record["step"] for record in records if record["kind"] == "step"), default=0)
+
+
 def is_role(pid: int, name: str) -> bool:
     kind, rank = name.split("-")
     return {f"PHALANX_ROLE={kind}".encode(), f"PHALANX_RANK={rank}".encode()} <= environment(pid)
@@ -173,3 +178,24 @@ def test_hosts_that_share_no_disk(lab: Lab, undisturbed: Path) -> None:
     resumed = [record["step"] for record in read_events(out) if record["kind"] == "resume"]
     assert resumed[0] >= step - 1  # where it was lost, also if that is only known on other hosts than the first
     assert_as_undisturbed(out, undisturbed)
+
+
+@pytest.mark.lab
+def test_survivors_of_a_silent_host_save_where_they_stand(lab: Lab) -> None:
+    """They notice by themselves, before the launcher's patience with them ends; no checkpoint was due until then."""
+    command = [sys.executable, "-m", "phalanx", "launch", "--ssh", f"ssh -F {lab.ssh_config}", "-n", "3"]
+    command += ["--ips", "h2,h3,h4", "--max-restarts", "1", "--min-workers", "2", "--", "train", "digits", *SETTINGS]
+    command += ["train.length=6ep", "checkpoint.every=100%", "eval.every=100%", "train.micro_batches=3"]
+    process = lab.start("h1", [*command, "exchange.silence_s=15", "--out", "silent"], cwd=lab.own)
+    out = lab.own_of("h2") / "silent"
+    try:
+        until(lambda: process.poll() is not None or steps(out) >= 5)
+        lab.cut("h4")
+        said, _ = process.communicate(timeout=300)
+    finally:
+        lab.mend("h4")
+    assert process.returncode == 0, said
+    assert "trainer-2 on h4 was lost with its host" in said
+    resumed = [record["step"] for record in read_events(out) if record["kind"] == "resume"]
+    assert len(resumed) == 1
+    assert resumed[0] >= 5

@@ -14,7 +14,8 @@ from phalanx.cli_launch import parse_train as parse
 from phalanx.errors import UserError
 from phalanx.launch.carrier import SshCarrier, Sync, agent_command
 from phalanx.launch.hosts import Host
-from phalanx.launch.plan import find_hosts, parse_ports, parse_program, recipe_position, train_words
+from phalanx.launch.network import parse_ports
+from phalanx.launch.plan import find_hosts, parse_program, recipe_position, train_words
 
 
 def words(*typed: str, n: int | None = None, s: int | None = None) -> list[str]:

@@ -20,7 +20,7 @@ from phalanx.engine.settings import choose
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, train_step
 from phalanx.exchange.base import Exchange
-from phalanx.exchange.collective import CollectiveExchange, join_group
+from phalanx.exchange.collective import CollectiveExchange, join_group, leave_group
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import LocalExchange
 from phalanx.exchange.meeting import StoreMeeting
@@ -51,10 +51,10 @@ def main() -> None:
         memory.create = lambda size: memory.Area(torch.zeros(size, dtype=torch.uint8), None)
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     settings.apply()
-    join_group(StoreMeeting(role, TIMEOUT_S), settings.device, TIMEOUT_S)
+    peers = join_group(StoreMeeting(role, TIMEOUT_S), settings.device, TIMEOUT_S)
     result = _exchange(job, role) if job["measure"] == "exchange" else _cost(job, role)
     _tell({"result": result})
-    dist.destroy_process_group()
+    leave_group(peers)
     return None
 
 

@@ -203,7 +203,12 @@ class ExchangeConfig(Section):
         "none", description="pserver: how parameters come back; the servers keep float32"
     )
     sync_bn: bool = Field(False, description="batch-norm statistics over all workers instead of each its own")
-    timeout_s: Positive = Field(300.0, description="how long to wait for a silent worker or server")
+    timeout_s: Positive = Field(
+        300.0, description="how long to wait for workers and servers to come, and for an answer"
+    )
+    silence_s: Positive = Field(
+        30.0, description="how long a worker or server may give no sign of life; a step that takes long is none"
+    )
     max_restarts: Annotated[int, Field(ge=0)] | None = Field(
         None, description="how often lost workers are started anew; default: never, in async and ssp three times"
     )

@@ -3,7 +3,7 @@
 import inspect
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from phalanx.config.schema import ExchangeConfig
 from phalanx.data.order import Share
 from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.hooks import register
@@ -19,28 +20,48 @@ from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.compress.spec import CompressionSpec
 from phalanx.exchange.local import update_here
 from phalanx.exchange.meeting import StoreMeeting
+from phalanx.exchange.peers import Peers
+from phalanx.exchange.reach import check_reachable
 from phalanx.launch.role import Role
 from phalanx.lean import ddp_without_compiler
 from phalanx.optim.update import Update
 
 
-def join_group(meeting: StoreMeeting, device: torch.device, timeout_s: float) -> None:
-    """Form the group of trainers that have met: gloo between CPUs, NCCL between GPUs."""
-    role = meeting.role
+def join_group(
+    meeting: StoreMeeting, device: torch.device, timeout_s: float, silence_s: float = ExchangeConfig().silence_s
+) -> Peers | None:
+    """Form the group of trainers that have met: gloo between CPUs, NCCL between GPUs.
+
+    Returns who watches the others, where there are any.
+    """
+    role, store, peers = meeting.role, meeting.store, None
+    backend = "nccl" if device.type == "cuda" else "gloo"
     try:
+        if role.world > 1:
+            peers = Peers(store, role, timeout_s, silence_s)
+            if backend == "gloo":
+                check_reachable(store, role, timeout_s)
+                peers.before_connecting()
         dist.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo",
-            store=dist.PrefixStore("default_pg", meeting.store),  # type: ignore[attr-defined]
-            rank=role.rank,
-            world_size=role.world,
-            timeout=timedelta(seconds=timeout_s),
+            backend, store=store, rank=role.rank, world_size=role.world, timeout=timedelta(seconds=timeout_s)
         )
+        return peers
     except (RuntimeError, ValueError) as error:
-        raise LostWorker(
+        loss = peers.known() if peers else None
+        raise loss or LostWorker(
             f"trainer {role.rank} of {role.world} did not meet the others at {role.master}",
             why=str(error).split("\n")[0],
             remedy="check that all workers were started and nothing blocks the port; see logs/ in the run's folder",
         ) from error
+
+
+def leave_group(peers: Peers | None) -> None:
+    """All trainers call this when they are done."""
+    if peers is not None:
+        with suppress(RuntimeError):  # who is lost by now has nothing to leave
+            dist.barrier()  # the first trainer may still be saving: nobody's end is to look like a loss to it
+        peers.close()
+    dist.destroy_process_group()
 
 
 class CollectiveExchange:
@@ -60,11 +81,13 @@ class CollectiveExchange:
         compression: CompressionSpec,
         micro_batches: int | None = None,
         meets_inside: bool = False,
+        peers: Peers | None = None,
     ) -> None:
+        self._peers = peers
         self.meets_inside = meets_inside
         self.share = Share(role.rank, role.world, accumulate, micro_batches)
         self._model, self._update, self._clip_norm = model, update, clip_norm
-        with _peers_may_be_lost():
+        with self._peers_may_be_lost():
             self._ddp = distributed(model)
         names = {param: name for name, param in model.named_parameters()}
         self._hook = register(self._ddp, compression, names)
@@ -81,13 +104,13 @@ class CollectiveExchange:
     @contextmanager
     def _adding(self) -> Iterator[None]:
         """A micro-batch that is not the step's last: gradients stay here, but batch norm may meet the others."""
-        with _peers_may_be_lost(), self._ddp.no_sync():
+        with self._peers_may_be_lost(), self._ddp.no_sync():
             yield
 
     @contextmanager
     def _exchanging(self) -> Iterator[None]:
         """The last backward of a step. What it spends after its last gradient is ready, it spends waiting."""
-        with _peers_may_be_lost():
+        with self._peers_may_be_lost():
             yield
         self._waited_s = time.perf_counter() - self._hook.last_ready if self.share.world > 1 else 0.0
 
@@ -118,7 +141,7 @@ class CollectiveExchange:
 
     def sum(self, counts: list[float]) -> list[float]:
         tensor = torch.tensor(counts, dtype=torch.float64, device=self._device())
-        with _peers_may_be_lost():
+        with self._peers_may_be_lost():
             dist.all_reduce(tensor)
         totals: list[float] = tensor.tolist()
         return totals
@@ -137,7 +160,7 @@ class CollectiveExchange:
         if self.share.world == 1 or not averaged:
             return
         flat = torch.cat([buffer.flatten() for buffer in averaged])
-        with _peers_may_be_lost():
+        with self._peers_may_be_lost():
             dist.all_reduce(flat)
         flat /= self.share.world
         for buffer, mean in zip(averaged, flat.split([buffer.numel() for buffer in averaged]), strict=True):
@@ -155,7 +178,7 @@ class CollectiveExchange:
             return {}
         flat = torch.cat([tensor.flatten() for tensor in mine.values()])
         rows = [torch.empty_like(flat) for _ in range(self.share.world)] if self.share.rank == 0 else None
-        with _peers_may_be_lost():
+        with self._peers_may_be_lost():
             dist.gather(flat, rows)
         return {
             f"{rank}/{name}": part.view(mine[name].shape)
@@ -178,7 +201,21 @@ class CollectiveExchange:
         return Rescued(*self._update.state(), residuals)
 
     def close(self) -> None:
-        dist.destroy_process_group()
+        leave_group(self._peers)
+
+    @contextmanager
+    def _peers_may_be_lost(self) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, dist.DistBackendError) as error:
+            text = str(error)
+            if not any(sign in text.lower() for sign in ("connection", "gloo", "timed out", "nccl", "peer", "socket")):
+                raise
+            raise (self._peers.known() if self._peers else None) or LostWorker(
+                "another worker of this job is gone or silent",
+                why=text.split("\n")[0][:300],
+                remedy="see logs/ in the run's folder for who failed first, then go on with --resume",
+            ) from error
 
     def _device(self) -> torch.device:
         return next(self._model.parameters()).device
@@ -191,18 +228,3 @@ def distributed(model: nn.Module) -> DistributedDataParallel:
         if "forward_sync_buffers" in known:  # the newer name
             return DistributedDataParallel(model, forward_sync_buffers=False, gradient_as_bucket_view=True)
         return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
-
-
-@contextmanager
-def _peers_may_be_lost() -> Iterator[None]:
-    try:
-        yield
-    except (RuntimeError, dist.DistBackendError) as error:
-        text = str(error)
-        if not any(sign in text.lower() for sign in ("connection", "gloo", "timed out", "nccl", "peer", "socket")):
-            raise
-        raise LostWorker(
-            "another worker of this job is gone or silent",
-            why=text.split("\n")[0][:300],
-            remedy="see logs/ in the run's folder for who failed first, then go on with --resume",
-        ) from error

@@ -28,7 +28,9 @@ def make_exchange(
     _refuse_misfits(config, settings, half)
     if method == "pserver":
         from phalanx.exchange.pserver.client import PserverExchange
+        from phalanx.exchange.pserver.gather import ServerMeeting
 
+        assert isinstance(meeting, ServerMeeting)
         return PserverExchange(
             model,
             no_decay_names(model),
@@ -39,6 +41,7 @@ def make_exchange(
             micro_batches=micro_batches,
             overlap=not half,
             elastic=is_elastic(),
+            peers=meeting.servers,
         )
     named = {name: param for name, param in model.named_parameters() if param.requires_grad}
     update = Update(named, no_decay_names(model), config.optim, schedule)
@@ -48,7 +51,7 @@ def make_exchange(
     from phalanx.exchange.sync_norm import synchronise
 
     assert isinstance(meeting, StoreMeeting)
-    join_group(meeting, settings.device, config.exchange.timeout_s)
+    peers = join_group(meeting, settings.device, config.exchange.timeout_s, config.exchange.silence_s)
     if config.exchange.sync_bn:
         synchronise(model, settings.device)
     return CollectiveExchange(
@@ -60,6 +63,7 @@ def make_exchange(
         clip_norm=clip_norm,
         compression=compress,
         meets_inside=config.exchange.sync_bn,
+        peers=peers,
     )
 
 

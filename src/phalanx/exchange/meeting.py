@@ -3,14 +3,13 @@
 This comes before any exchange of gradients, since how that is set up depends on what is agreed on here.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
+from phalanx.exchange.reach import open_store
 from phalanx.launch.role import Role
+from phalanx.launch.waiting import gather
 
 
 class Meeting(Protocol):
@@ -32,22 +31,23 @@ class StoreMeeting:
     """The trainers of a collective job, at torch's store. Their process group is formed at the same store later."""
 
     def __init__(self, role: Role, timeout_s: float) -> None:
-        import torch.distributed as dist
-
-        self.role = role
-        # torchrun keeps a store of its own at that address, which only its environment explains.
-        timeout = timedelta(seconds=timeout_s)
-        place = "env://" if role.launcher == "torchrun" else f"tcp://{role.master}"
-        with _peers_may_not_come(role):
-            met = dist.rendezvous(place, role.rank, role.world, timeout=timeout)  # type: ignore[attr-defined]
-            store, _, _ = next(iter(met))
-            store.set_timeout(timeout)
-        self.store: Any = store
+        self.role, self._timeout_s = role, timeout_s
+        try:
+            self.store = open_store(role, timeout_s)
+        except (RuntimeError, ValueError) as error:
+            raise LostWorker(
+                f"trainer {role.rank} of {role.world} did not meet the others at {role.master}",
+                why=str(error).split("\n")[0],
+                remedy="check that all workers were started and nothing blocks the port; see their logs",
+            ) from error
 
     def gather(self, topic: str, text: str) -> list[str]:
-        with _peers_may_not_come(self.role):
-            self.store.set(f"phalanx/{topic}/{self.role.rank}", text)
-            return [self.store.get(f"phalanx/{topic}/{rank}").decode() for rank in range(self.role.world)]
+        self.store.set(f"{topic}/{self.role.rank}", text)
+        keys = [f"{topic}/{rank}" for rank in range(self.role.world)]
+        said = gather(
+            self.store, self.role.name, keys, self._timeout_s, lambda key: f"trainer-{key.rpartition('/')[2]}"
+        )
+        return [each.decode() for each in said]
 
 
 def make_meeting(exchange: ExchangeConfig, role: Role) -> Meeting:
@@ -55,19 +55,8 @@ def make_meeting(exchange: ExchangeConfig, role: Role) -> Meeting:
     if exchange.method == "collective":
         return StoreMeeting(role, exchange.timeout_s)
     if exchange.method == "pserver":
+        from phalanx.exchange.liveness import watch_servers
         from phalanx.exchange.pserver.gather import ServerMeeting
 
-        return ServerMeeting(role, exchange.timeout_s)
+        return ServerMeeting(role, exchange.timeout_s, watch_servers(role, exchange))
     return Alone()
-
-
-@contextmanager
-def _peers_may_not_come(role: Role) -> Iterator[None]:
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        raise LostWorker(
-            f"trainer {role.rank} of {role.world} did not meet the others at {role.master}",
-            why=str(error).split("\n")[0],
-            remedy="check that all workers were started and nothing blocks the port; see logs/ in the run's folder",
-        ) from error

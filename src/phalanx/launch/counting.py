@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from phalanx.errors import UserError
+from phalanx.launch.network import allowed_ports
 from phalanx.launch.nodelist import counts, expand
 from phalanx.launch.role import Role
 from phalanx.launch.variables import Environment, bad_variable, key_of, number, refuse_rank
@@ -126,8 +127,14 @@ def pmi(environment: Environment) -> Role | None:
     return PMI.role(environment, master_given(environment) if known else "")
 
 
+def _port_of(job: str, environment: Environment) -> int:
+    allowed = allowed_ports(environment)
+    ports = range(allowed[0], allowed[1] + 1) if allowed else _PORTS
+    return ports[zlib.crc32(job.encode()) % len(ports)]
+
+
 def _with_master(role: Role, environment: Environment, job: str, first_host: Callable[[], str]) -> Role:
     """Where to meet: as the user says, or on the first host at a port that follows from the job's number."""
     host = environment.get("MASTER_ADDR") or (LOOPBACK if role.local_world == role.world else first_host())
-    port = environment.get("MASTER_PORT") or _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
+    port = environment.get("MASTER_PORT") or _port_of(job, environment)
     return replace(role, master=f"{host}:{port}")

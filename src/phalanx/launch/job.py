@@ -9,6 +9,7 @@ from pathlib import Path
 
 from phalanx.launch.elastic import ELASTIC
 from phalanx.launch.messages import Word
+from phalanx.launch.network import PORT_RANGE
 from phalanx.launch.output import LOGS
 from phalanx.launch.placement import Apart, Seat
 from phalanx.launch.policy import Policy
@@ -92,6 +93,8 @@ def variables_of(role: Role, job: Job, interface: str | None) -> dict[str, str]:
     told = {**environment_of(role), "PHALANX_JOB": job.id, "PHALANX_COMMAND": job.command}
     if job.policy.elastic:
         told[ELASTIC] = "1"
+    if job.ports is not None:
+        told[PORT_RANGE] = f"{job.ports[0]}-{job.ports[1]}"
     if interface is not None:
         told |= {name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if name not in os.environ}
     return told

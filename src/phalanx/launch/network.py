@@ -5,11 +5,13 @@ import os
 import random
 import socket
 import struct
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 
 from phalanx.errors import UserError
 
+PORT_RANGE = "PHALANX_PORT_RANGE"  # what all listeners of a job keep to, except for gloo's, which cannot be told
 _SIOCGIFADDR = 0x8915  # Linux: an interface's IPv4 address
 
 
@@ -86,10 +88,12 @@ def free_port(address: str) -> int:
 
 
 def bound_socket(address: str) -> socket.socket:
-    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so it is none of
-    those that the system gives to outgoing connections and to whoever asks for any port."""
+    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so it is one of
+    the range, or none of those that the system gives to outgoing connections and to whoever asks for any port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    for port in [*random.SystemRandom().sample(_ports_not_given_away(), 20), 0]:
+    allowed = allowed_ports()
+    ports = candidate_ports() if allowed else [*random.SystemRandom().sample(_ports_not_given_away(), 20), 0]
+    for port in ports:
         probe = socket.socket(family)
         try:
             probe.bind((address, port))
@@ -98,7 +102,35 @@ def bound_socket(address: str) -> socket.socket:
             probe.close()
             if port == 0:
                 raise
-    raise AssertionError("port 0 is bound or raises")
+    raise UserError(
+        f"no port of {PORT_RANGE}={os.environ[PORT_RANGE]} is free at {address}",
+        why="other programs use them",
+        remedy="give a wider range, or leave it out: any free port is then taken",
+    )
+
+
+def parse_ports(text: str, option: str = "--port-range") -> tuple[int, int]:
+    """`17000-17100`."""
+    first, dash, last = text.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
+        raise UserError(f"{text!r} is not a range of ports", why="it has another form", remedy=f"{option} 17000-17100")
+    return int(first), int(last)
+
+
+def allowed_ports(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
+    """The range that processes of this job may listen in: our launchers' --port-range, or what the user has set."""
+    text = environment.get(PORT_RANGE)
+    return parse_ports(text, f"{PORT_RANGE}=") if text else None
+
+
+def candidate_ports(taken: Collection[int] = ()) -> list[int]:
+    """Ports to try one after the other: those of the range in any order, except for some; 0 where there is no range."""
+    allowed = allowed_ports()
+    if allowed is None:
+        return [0]
+    ports = [port for port in range(allowed[0], allowed[1] + 1) if port not in taken]
+    random.SystemRandom().shuffle(ports)
+    return ports
 
 
 def _ports_not_given_away() -> list[int]:

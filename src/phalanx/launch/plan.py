@@ -203,16 +203,6 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def parse_ports(text: str) -> tuple[int, int]:
-    """`17000-17100`."""
-    first, dash, last = text.partition("-")
-    if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
-        raise UserError(
-            f"{text!r} is not a range of ports", why="it has another form", remedy="--port-range 17000-17100"
-        )
-    return int(first), int(last)
-
-
 def parse_program(text: str, option: str) -> tuple[str, ...]:
     """The command that an option names, which may have options of its own."""
     try:

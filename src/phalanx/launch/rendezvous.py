@@ -12,7 +12,6 @@ import socket
 import time
 from dataclasses import replace
 from datetime import timedelta
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from phalanx.config.schema import ExchangeConfig
@@ -24,18 +23,11 @@ from phalanx.launch.network import address_towards, bind_gloo_towards, free_port
 from phalanx.launch.role import UNRANKED, Peers, Role
 from phalanx.launch.seats import seat
 from phalanx.launch.variables import Environment
+from phalanx.launch.waiting import Patience, Store, await_listener, gather
 
 _LOOK_S = 0.05  # between looks at how many have come
 _LOOK_AGAIN_S = 0.5  # for a name
 _OWN_KEY = "own"  # what a store holds instead of a key where the job has one of its own
-
-
-class Store(Protocol):
-    """What of torch's TCPStore is used here."""
-
-    def set(self, key: str, value: str) -> None: ...
-    def get(self, key: str) -> bytes: ...
-    def add(self, key: str, amount: int) -> int: ...
 
 
 def complete(role: Role, exchange: ExchangeConfig, environment: Environment = os.environ) -> Role:
@@ -104,16 +96,16 @@ def _meet(role: Role, timeout_s: float, environment: Environment) -> Role:
         if role.kind == "scheduler":
             store.set("attendance", str(open_attendance(_host(role.master))))
         else:
-            role = _introduced(role, store, environment)
+            role = _introduced(role, store, environment, timeout_s)
         if keeper:
-            _share_hosts(store, expected, timeout_s)
+            _share_hosts(role, store, expected, timeout_s)
         role = _acquainted(role, store)
         if role.kind != "scheduler":
             if role.launcher == "DMLC":
                 attend(_host(role.master), int(store.get("attendance")))
             store.add("met", 1)
         if keeper:
-            _await_all(store, "met", expected, timeout_s)
+            _await_all(role, store, "met", expected, timeout_s)
     except (RuntimeError, OSError) as error:
         raise UserError(
             f"{role.name} did not meet the others at {role.master}",
@@ -128,6 +120,9 @@ def _store(role: Role, keeper: bool, timeout_s: float) -> Store:
 
     port = int(role.master.rpartition(":")[2])
     timeout = timedelta(seconds=timeout_s)
+    if not keeper:
+        first = "the scheduler" if role.launcher == "DMLC" else "trainer-0"
+        await_listener(role.name, first, _host(role.master), port, timeout_s)
     store: Store = TCPStore(_host(role.master), port, is_master=keeper, timeout=timeout, wait_for_workers=False)
     return store
 
@@ -136,19 +131,21 @@ def _host(place: str) -> str:
     return place.rpartition(":")[0].strip("[]")
 
 
-def _introduced(role: Role, store: Store, environment: Environment) -> Role:
+def _introduced(role: Role, store: Store, environment: Environment, timeout_s: float) -> Role:
     """Servers tell where they listen; then everybody tells the addresses by which servers will see it."""
     role = _ranked(role, store)
     if role.kind == "server":
         store.set(f"server/{role.rank}", _listening_address(role, environment))
-    servers = [store.get(f"server/{number}").decode() for number in range(len(role.servers))]
+    keys = [f"server/{number}" for number in range(len(role.servers))]
+    listening = gather(store, role.name, keys, timeout_s, lambda key: key.replace("/", "-"))
+    servers = [each.decode() for each in listening]
     mine = {address_towards(urlsplit(server).hostname or "") for server in servers}
     store.set(f"from/{store.add('told', 1) - 1}", ",".join(sorted(mine)))
     return replace(role, servers=tuple(servers))
 
 
-def _share_hosts(store: Store, expected: int, timeout_s: float) -> None:
-    _await_all(store, "told", expected, timeout_s)
+def _share_hosts(role: Role, store: Store, expected: int, timeout_s: float) -> None:
+    _await_all(role, store, "told", expected, timeout_s)
     told = [store.get(f"from/{number}").decode().split(",") for number in range(expected)]
     store.set("hosts", ",".join(sorted(set().union(*told))))
 
@@ -189,12 +186,14 @@ def _listening_address(role: Role, environment: Environment) -> str:
     return f"tcp://{address}:{free_port(host)}"
 
 
-def _await_all(store: Store, counted: str, expected: int, timeout_s: float) -> None:
+def _await_all(role: Role, store: Store, counted: str, expected: int, timeout_s: float) -> None:
     """The store is kept until everybody has taken what is in it."""
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while (came := store.add(counted, 0)) < expected:
-        if time.monotonic() > deadline:
+        if patience.over:
             raise RuntimeError(f"{came} of {expected} processes came within {timeout_s:g} s")
+        if patience.due:
+            patience.word(f"{role.name} at {role.master} waits for {expected - came} of {expected} processes")
         time.sleep(_LOOK_S)
 
 

@@ -1,5 +1,6 @@
 """Real servers and workers for tests, forked from a process that has imported torch once."""
 
+import ctypes
 import json
 import os
 import time
@@ -53,6 +54,8 @@ class Task:
     optim: tuple[str, ...] = SGD
     accumulate: int = 1
     timeout_s: float = 20.0
+    silence_s: float = 30.0
+    hold_s: float = 0.0  # per step, in native code that lets nothing of Python run
     damping: bool = False
     twice: bool = False  # send every push two times
     compress: str = "none"
@@ -128,6 +131,7 @@ def exchange_of(task: Task, net: nn.Module) -> PserverExchange:
         mode=task.mode,
         damping=task.damping,
         timeout_s=task.timeout_s,
+        silence_s=task.silence_s,
         compress=task.compress,
         compress_pull=task.compress_pull,
     )
@@ -164,6 +168,7 @@ def worker(task: Task) -> None:
             }
             told.write(json.dumps(line | {"inside_s": applied.inside_backward_s, **applied.details}) + "\n")
             time.sleep(task.pause_s)
+            ctypes.PyDLL(None).usleep(int(1e6 * task.hold_s))
         if task.leaves:
             exchange.leave()
         exchange.settle()
@@ -201,6 +206,7 @@ class JobOfProcesses:
     num_servers: int
     world: int
     transport: str = "ipc"
+    silence_s: float = 30.0
     servers: list[ForkServerProcess] = field(default_factory=list)
     workers: list[ForkServerProcess] = field(default_factory=list)
 
@@ -216,9 +222,10 @@ class JobOfProcesses:
 
     def start_servers(self) -> None:
         for rank in range(self.num_servers):
-            self.servers.append(start(serve, self.role("server", rank)))
+            self.servers.append(start(serve, self.role("server", rank), ExchangeConfig(silence_s=self.silence_s)))
 
     def start_worker(self, rank: int, name: str | None = None, **settings: Any) -> ForkServerProcess:
+        settings = {"silence_s": self.silence_s, **settings}
         task = Task(self.role("trainer", rank), self.folder / (name or f"trainer-{rank}"), **settings)
         self.workers.append(start(worker, task))
         return self.workers[-1]

@@ -15,6 +15,7 @@ from phalanx.data.order import Share
 from phalanx.errors import UserError
 from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.residuals import residuals_of
+from phalanx.exchange.liveness import Watch, watch_servers
 from phalanx.exchange.pserver import state as states
 from phalanx.exchange.pserver.before import VALUES
 from phalanx.exchange.pserver.compressor import Compressor, wire_bytes
@@ -32,6 +33,7 @@ class PserverExchange:
     """The update happens on servers, on gradients from all workers.
 
     `overlap` sends gradients during backward. It must be off where they are changed afterwards (fp16 loss scaling).
+    `peers` watches the servers; by default it is made here.
     `elastic` has servers keep each slice as it was before its last update, for `rescue`.
     `joined_step` is the step to go on with for a worker that comes back into a running job, and None otherwise.
     """
@@ -50,6 +52,7 @@ class PserverExchange:
         micro_batches: int | None = None,
         overlap: bool = True,
         elastic: bool = False,
+        peers: Watch | None = None,
     ) -> None:
         refuse_global(optim)
         self.share = Share(role.rank, role.world, optim.accumulate, micro_batches)
@@ -57,7 +60,8 @@ class PserverExchange:
         self._params = {name: param for name, param in model.named_parameters() if param.requires_grad}
         self._job = describe(self._params, no_decay, optim, schedule, exchange, role, elastic=elastic)
         self._still = self.lockstep = self._job.mode == "sync"
-        self._servers = Servers(role, exchange.timeout_s)
+        self._peers = peers or watch_servers(role, exchange)
+        self._servers = Servers(role, exchange.timeout_s, self._peers)
         welcomes = self._servers.join(self._job)
         self._filled = all(welcome["filled"] for welcome in welcomes)
         rejoined = any(welcome["rejoined"] for welcome in welcomes)
@@ -388,6 +392,7 @@ class PserverExchange:
         for hook in self._hooks:
             hook.remove()
         self._servers.close()
+        self._peers.close()
 
     def _views(self, slice_: Slice, memory: Tensor) -> list[Tensor]:
         return views(memory.view(torch.float32), slice_, self._job.layouts)

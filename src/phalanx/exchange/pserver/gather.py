@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import zmq
 
 from phalanx.exchange.base import LostWorker
+from phalanx.exchange.liveness import Watch
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.wire import Kind
 from phalanx.launch.role import Role
@@ -17,13 +18,13 @@ _ASK_EVERY_S = 0.2
 class ServerMeeting:
     """The workers of a job with parameter servers, as one of them sees it."""
 
-    def __init__(self, role: Role, timeout_s: float) -> None:
-        self._role, self._timeout_s = role, timeout_s
+    def __init__(self, role: Role, timeout_s: float, servers: Watch | None = None) -> None:
+        self._role, self._timeout_s, self.servers = role, timeout_s, servers
 
     def gather(self, topic: str, text: str) -> list[str]:
         """Ask again until everybody's text is there."""
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        link = Link(context, 0, self._role.servers[0], self._role.key, self._role.rank, self._timeout_s)
+        link = Link(context, 0, self._role.servers[0], self._role.key, self._role.rank, self._timeout_s, self.servers)
         try:
             return self._ask_until_complete(link, topic, text)
         finally:

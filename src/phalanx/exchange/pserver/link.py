@@ -13,6 +13,7 @@ from torch import Tensor
 
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
+from phalanx.exchange.liveness import CONNECT_S, Watch, heartbeats
 from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
@@ -39,7 +40,9 @@ class Link:
         key: str,
         rank: int,
         timeout_s: float,
+        peers: Watch | None = None,
     ) -> None:
+        self._peers = peers
         self.number, self.address, self.rank, self._timeout_s = number, address, rank, timeout_s
         self.resend_s = min(_RESEND_S, timeout_s / 4)
         self.incarnation = secrets.randbits(63)
@@ -47,10 +50,14 @@ class Link:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.set_hwm(0)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        for option, value in heartbeats(peers.silence_s if peers else timeout_s).items():
+            self.socket.setsockopt(option, value)
         self.socket.setsockopt(zmq.ROUTING_ID, b"w" + self.incarnation.to_bytes(8, "little"))
         self._seal = Seal(key)
         self._watch: memory.Watch | None = None
         self._heard = time.monotonic()
+        self._met = False  # whether it has ever answered
+        self._up_since: float | None = None  # while it has not: since when a connection to it stands
         self._sequence = 0
         self._places: dict[int, int] = {}
         self._parameters: Tensor | None = None  # the server's own memory, where it is shared
@@ -75,6 +82,8 @@ class Link:
         told = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
         # Not repeated: a challenge is good for one answer. A lost one ends in the time-out.
         welcome = from_json(self.request(self.header(Kind.JOIN), told, repeat=False)[1])
+        if self._peers is not None:
+            self._peers.expect(self.address)
         self.shared = bool(welcome["shared"])
         if self.shared:
             self._parameters = memory.attach(welcome["area"], size)
@@ -143,7 +152,7 @@ class Link:
                 continue  # not from a server of this job
             if header.incarnation != self.incarnation:
                 continue
-            self._heard = time.monotonic()
+            self._heard, self._met = time.monotonic(), True
             self.bytes_received += len(frames[0]) + len(payload or b"")
             if header.kind is Kind.FAILED:
                 told = from_json(payload)
@@ -192,13 +201,25 @@ class Link:
         ended = self._watch is not None and self._watch.ended()
         if ended:
             raise self.trouble("has ended")
+        lost = self._peers.lost(self.address) if self._peers is not None else None
+        if lost is not None:
+            raise self.trouble("is gone or silent", f"{lost.why}; ")
+        if not self._met and self._peers is not None:
+            self._check_answers(self._peers.is_up(self.address))
         if time.monotonic() - self._heard > self._timeout_s:
             raise self.trouble(f"has not answered for {self._timeout_s:g} s")
 
-    def trouble(self, happened: str) -> LostWorker:
+    def _check_answers(self, up: bool) -> None:
+        """Who is connected, and never says a word, does not take this worker for one of its own."""
+        now = time.monotonic()
+        self._up_since = (self._up_since or now) if up else None
+        if self._up_since is not None and now - self._up_since > CONNECT_S:
+            raise self.trouble("does not answer", "it is there, and has another key, or is no server of this job; ")
+
+    def trouble(self, happened: str, why: str = "") -> LostWorker:
         return LostWorker(
             f"parameter server {self.number} at {self.address} {happened}",
-            why="its parameters and optimizer state are there, so training cannot go on without it",
+            why=f"{why}its parameters and optimizer state are there, so training cannot go on without it",
             remedy=f"see logs/server-{self.number}.jsonl and its output; check that all processes have the same "
             "PHALANX_KEY; phalanx train --resume goes on from the last checkpoint",
         )

@@ -25,6 +25,7 @@ class Member:
     watch: Watch | None
     places: dict[int, int]
     since: int = -1  # the step at which it came into the running job; -1 for those who began it
+    address: str = ""  # of its host, for messages; empty where it is on this one and uses no network
     decoded: dict[int, Tensor] = field(default_factory=dict)  # by slice: its gradient, flat
     gradients: dict[int, list[Tensor]] = field(default_factory=dict)  # by slice: the same, by piece
     heard: float = field(default_factory=time.monotonic)
@@ -90,6 +91,11 @@ class Members:
             del self._by_identity[member.identity]
             if member.watch is not None:
                 member.watch.close()
+
+    def named(self, rank: int) -> str:
+        """A worker, for messages."""
+        address = self.by_rank[rank].address if rank in self.by_rank else ""
+        return f"worker {rank} at {address}" if address else f"worker {rank}"
 
     @property
     def pushing(self) -> set[int]:

@@ -7,11 +7,16 @@ from types import FrameType
 import torch
 import zmq
 
+from phalanx.config.schema import ExchangeConfig
+from phalanx.errors import UserError
+from phalanx.exchange.liveness import heartbeats
 from phalanx.exchange.pserver.journal import Journal
+from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.server import Server
 from phalanx.exchange.pserver.wire import Seal
 from phalanx.launch.admission import allowlist_of
 from phalanx.launch.role import Role
+from phalanx.launch.waiting import Patience
 from phalanx.signals import handle
 from phalanx.wire.allowlist import Allowlist
 from phalanx.wire.door import listen
@@ -21,14 +26,19 @@ _BURST = 64  # messages between looks at the clock
 _FAREWELL_S = 2.0  # how long the last answers may take to leave
 
 
-def serve(role: Role, *, threads: int = 1) -> None:
+def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1) -> None:
     """Be the server that `role` says. One thread by default: a second one, beside busy trainers, gave no clear gain."""
+    exchange = exchange or ExchangeConfig()
     torch.set_num_threads(threads)
     context = zmq.Context()
     allowlist = allowlist_of(role.peers)
-    socket = bind(context, role, allowlist)
+    socket = bind(context, role, exchange.silence_s, allowlist)
     journal = Journal(role.run / "logs" / f"{role.name}.jsonl" if role.run else None)
-    server = Server(socket, role.rank, Seal(role.key), journal)
+    presence = Presence(socket, role.key, exchange.silence_s, _TICK_MS / 1000)
+    # Our launchers start lost workers anew, and end servers that nobody needs; of others nobody comes back.
+    patience_s = None if role.launcher == "phalanx" else exchange.silence_s
+    server = Server(socket, role.rank, Seal(role.key), journal, presence, patience_s)
+    waiting = Patience(exchange.timeout_s)
     stopping = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -56,6 +66,8 @@ def serve(role: Role, *, threads: int = 1) -> None:
                     server.lose(rank, "its process ended")
             if time.monotonic() >= next_tick:
                 server.tick()
+                if not server.begun and role.launcher != "phalanx":
+                    _wait_for_the_first(role, waiting, presence)
                 next_tick = time.monotonic() + _TICK_MS / 1000
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -86,9 +98,28 @@ def _narrow(allowlist: Allowlist, server: Server, identity: bytes, address: str)
             allowlist.close()
 
 
+def _wait_for_the_first(role: Role, waiting: Patience, presence: Presence) -> None:
+    """Nobody has joined yet. While the first worker is here, its data or model may take any time to open."""
+    if presence.here(0):
+        return
+    if waiting.over:
+        raise UserError(
+            f"no worker came to {role.name} at {role.servers[role.rank]}",
+            why=f"it has waited for {waiting.timeout_s:g} s (exchange.timeout_s)",
+            remedy="see whether the workers were started, and whether they know this address and the same PHALANX_KEY",
+        )
+    if waiting.due:
+        waiting.word(f"{role.name} at {role.servers[role.rank]} waits for the first worker")
+
+
 def bind(
-    context: "zmq.Context[zmq.Socket[bytes]]", role: Role, allowlist: Allowlist | None = None
+    context: "zmq.Context[zmq.Socket[bytes]]",
+    role: Role,
+    silence_s: float = ExchangeConfig().silence_s,
+    allowlist: Allowlist | None = None,
 ) -> "zmq.Socket[bytes]":
-    """The server's socket, bound to its address."""
-    who = f"the parameter {role.name}"
-    return listen(context, role.servers[role.rank], role.key, who, harm="change the model", allowlist=allowlist)
+    """The server's socket, bound to its address. What is sent to somebody who is not there is an error."""
+    options = {**heartbeats(silence_s), zmq.ROUTER_MANDATORY: 1}
+    address, who = role.servers[role.rank], f"the parameter {role.name}"
+    harm = "change the model"
+    return listen(context, address, role.key, who, harm=harm, options=options, allowlist=allowlist)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,32 @@ from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.journal import Journal
 from phalanx.exchange.pserver.members import Member, Members, places_of
 from phalanx.exchange.pserver.policy import Policy, Push, make_policy
+from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.reduce import Reduces
 from phalanx.exchange.pserver.slices import views
 from phalanx.exchange.pserver.wire import Header, Kind, Seal
+from phalanx.launch.waiting import Patience, say
 from phalanx.wire import memory
 from phalanx.wire.seal import Refused, as_json, from_json
 
 Payload = memoryview | None
+_FIRST_RANKS = 64  # of whom it is noted whether they are there before it is known how many there are
 
 
 class Server:
     """The slices of one server and the workers that use them. `handle` takes one message and never raises for one."""
 
-    def __init__(self, socket: "zmq.Socket[bytes]", number: int, seal: Seal, journal: Journal) -> None:
+    def __init__(
+        self,
+        socket: "zmq.Socket[bytes]",
+        number: int,
+        seal: Seal,
+        journal: Journal,
+        presence: Presence,
+        patience_s: float | None = None,
+    ) -> None:
+        """When all workers are lost, they may take `patience_s` to come back; by default as long as the job waits."""
+        self._presence, self._patience_s = presence, patience_s
         self.members = Members()
         self.finished = False
         self._socket, self._number, self._seal, self._journal = socket, number, seal, journal
@@ -45,7 +59,8 @@ class Server:
         self._pulls: list[tuple[Member, Header]] = []  # wait for the first parameters
         self._left: list[int] = []
         self._parted: LostWorker | None = None  # why no further step is made, in an elastic job that lost a worker
-        self._configured = self._last_loss = 0.0
+        self._last_loss = 0.0
+        self._coming = Patience(0.0)  # for those who have not come yet
         self._reached = 0  # the furthest step that any worker pushed, plus 1
         self._answers: dict[Kind, Callable[[Member, Header, Payload], None]] = {
             Kind.VALUES: self._values,
@@ -71,7 +86,7 @@ class Server:
             if header.kind is Kind.HELLO:
                 self._send(identity, header.reply(Kind.CHALLENGE), as_json({"nonce": self.members.challenge(identity)}))
             elif header.kind is Kind.JOIN:
-                self._join(identity, header, payload)
+                self._join(identity, header, payload, _address(frames[1]))
             elif header.kind is Kind.GATHER:
                 self._gather(identity, header, payload)
             elif header.kind is Kind.LOST:
@@ -85,20 +100,36 @@ class Server:
         except UserError as error:  # such as an optimizer that does not exist: the trainer tells its user
             self._send(identity, header.reply(Kind.FAILED), _told(error))
 
+    @property
+    def begun(self) -> bool:
+        """Whether any worker has joined."""
+        return self._job is not None
+
     def tick(self) -> None:
-        """Once a second or so: who has been silent for too long while others wait?"""
+        """Once a second or so: who is gone, and who has been silent for too long while others wait?"""
         if self._job is None:
+            if 0 in self._presence.gone(range(_FIRST_RANKS)):
+                say(f"server-{self._number}: worker 0 is gone before it began; ending")
+                self.finished = True
             return
+        for rank in self._presence.gone(sorted(self.members.live)):
+            self.lose(rank, f"its connection broke, or was silent for {self._presence.silence_s:g} s")
         timeout_s = self._job.timeout_s
         waiting = any(held.arrived or held.applied for held in self._held.values()) or self._reduces or self._pulls
         if waiting:
             for rank in self.members.silent(list(self.members.live), timeout_s):
                 self.lose(rank, f"it was silent for {timeout_s:g} s")
-        if not self.members.live and time.monotonic() - self._last_loss > timeout_s:
+        patience_s = timeout_s if self._patience_s is None else min(timeout_s, self._patience_s)
+        if not self.members.live and time.monotonic() - self._last_loss > patience_s:
+            say(f"server-{self._number}: all workers are gone; ending")
             self.finished = True  # all were lost, and none came back
-        if time.monotonic() - self._configured > timeout_s:
-            for rank in self.members.live - self.members.by_rank.keys():
+        missing = [rank for rank in self.members.live - self.members.by_rank.keys() if not self._presence.here(rank)]
+        if missing and self._coming.over:
+            for rank in missing:
                 self.lose(rank, f"it did not come within {timeout_s:g} s")
+        elif missing and self._coming.due and self._number == 0:
+            workers = ", ".join(map(str, sorted(missing)[:8]))
+            self._coming.word(f"server-0 waits for {len(missing)} of {self._job.world} workers: {workers}")
 
     def lose(self, rank: int, why: str) -> None:
         """A worker is dead. async and ssp go on without it; sync cannot."""
@@ -106,9 +137,12 @@ class Server:
             return
         self._journal.write("lost", {"worker": rank, "why": why})
         self._last_loss = time.monotonic()
+        who = self.members.named(rank)
         self._remove(rank, lost=True)
         if self._policy.still:
-            self._fail_without(rank, why)
+            self._fail_without(rank, who, why)
+        elif self._number == 0:
+            say(f"server-0: {who} is gone: {why}; the others go on without it")
         if self._parted is not None and not self.members.live:
             self.finished = True
 
@@ -119,7 +153,7 @@ class Server:
         self.members.answered(identity, told.get("nonce"))
         self._send(identity, header.reply(Kind.GATHERED), as_json(self._gathered.take(header.worker, told)))
 
-    def _join(self, identity: bytes, header: Header, payload: Payload) -> None:
+    def _join(self, identity: bytes, header: Header, payload: Payload, address: str) -> None:
         told = from_json(payload)
         self.members.answered(identity, told.get("nonce"))
         self._refuse_parted()
@@ -142,7 +176,7 @@ class Server:
         watch = memory.Watch(int(told["area"]["pid"])) if shared is not None else None
         area = shared if shared is not None else torch.zeros(size, dtype=torch.uint8)
         since = step if rejoined else -1
-        member = Member(rank, header.incarnation, identity, area, shared is not None, watch, places, since)
+        member = Member(rank, header.incarnation, identity, area, shared is not None, watch, places, since, address)
         for held in self._held.values():
             # Plain gradients are used where they arrive; compressed ones are decoded to a place of their own.
             flat = member.slot(held.slice).view(torch.float32) if self._codec is None else torch.zeros(held.slice.span)
@@ -151,6 +185,7 @@ class Server:
             if rejoined:
                 held.clocks[rank] = step
         self.members.add(member)
+        self._presence.expect(rank)
         self._journal.write("join", {"worker": rank, "rejoined": rejoined, "shared_memory": member.shared})
         filled = all(held.filled for held in self._held.values())
         welcome: dict[str, Any] = {"shared": member.shared, "area": self._area.address, "filled": filled}
@@ -169,7 +204,7 @@ class Server:
             )
         self._codec = job.codec()
         self._policy = make_policy(job.mode, job.world, job.damping)
-        self._job, self._configured = job, time.monotonic()
+        self._job, self._coming = job, Patience(job.timeout_s)
         self.members.live = set(range(job.world))
         self._journal.write("start", {"mode": job.mode, "workers": job.world, "slices": len(mine), "bytes": size})
 
@@ -210,11 +245,11 @@ class Server:
             self._advance(held)
         self._tell_sums()
 
-    def _fail_without(self, rank: int, why: str) -> None:
+    def _fail_without(self, rank: int, who: str, why: str) -> None:
         if self._parted is not None:
             return
         error = LostWorker(
-            f"worker {rank} is gone: {why}",
+            f"{who} is gone: {why}",
             why="in sync mode every step needs every worker's gradients",
             remedy=f"see the log of trainer-{rank}; phalanx train --resume goes on from the last checkpoint",
         )
@@ -247,7 +282,7 @@ class Server:
         held = self._slice(header)
         self._refuse_parted()
         if self._policy.still and self._left:
-            return self._fail_without(self._left[0], f"it left before step {header.step}")
+            return self._fail_without(self._left[0], f"worker {self._left[0]}", f"it left before step {header.step}")
         known = held.known(member.rank)
         if known is not None and header.sequence <= known.sequence:
             self._journal.duplicates += 1
@@ -389,7 +424,20 @@ class Server:
 
     def _send(self, identity: bytes, header: Header, payload: memoryview | bytes | None = None) -> None:
         # Where slices stand still until their readers push again, zmq may read them without a copy.
-        self._socket.send_multipart([identity, *self._seal.frames(header, payload)], copy=not self._policy.still)
+        frames = [identity, *self._seal.frames(header, payload)]
+        try:
+            self._socket.send_multipart(frames, copy=not self._policy.still)
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:  # it is gone, or about to connect anew, and then asks again
+                raise
+
+
+def _address(frame: Any) -> str:
+    """Where a message comes from; empty where that is this machine, by a socket in a folder."""
+    try:
+        return str(ip_address(frame.get("Peer-Address")))
+    except ValueError:
+        return ""
 
 
 def _told(error: UserError) -> bytes:

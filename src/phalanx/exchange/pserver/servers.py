@@ -9,6 +9,7 @@ import numpy as np
 import zmq
 
 from phalanx.errors import UserError
+from phalanx.exchange.liveness import Watch
 from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.link import Answer, Link
 from phalanx.exchange.pserver.reduce import Numbers, Topic
@@ -23,12 +24,12 @@ _LOOK_MS = 500  # between looks at whether the servers still live
 class Servers:
     """One link for each server."""
 
-    def __init__(self, role: Role, timeout_s: float) -> None:
+    def __init__(self, role: Role, timeout_s: float, peers: Watch | None = None) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self.links: list[Link] = []
         for number, address in enumerate(role.servers):
-            self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s))
+            self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s, peers))
             self._poller.register(self.links[-1].socket, zmq.POLLIN)
 
     def join(self, job: Job) -> list[dict[str, Any]]:

@@ -1,0 +1,211 @@
+"""Processes that nobody of ours started, on one machine and on two hosts: who is gone or silent is missed, and named.
+
+`exchange.timeout_s` is far beyond what these tests wait for: it is never what ends a job here.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from phalanx.launch.network import free_port
+from phalanx.observe.events import read_events
+from tests.conftest import LEAN
+from tests.lab.hosts import Lab, hosts_up, until
+
+TRAIN = [sys.executable, "-m", "phalanx", "train", "digits", "model.name=wrn10_1", "machine.precision=fp32", *LEAN]
+ENDLESS = ["train.length=1000000st", "eval.every=100%", "checkpoint.every=100%", "train.log_every=1"]
+QUICK = ["exchange.silence_s=6", "exchange.timeout_s=3000"]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with hosts_up(2) as up:
+        yield up
+
+
+@contextmanager
+def ending() -> Iterator[list["subprocess.Popen[str]"]]:
+    """Processes that do not outlive their test."""
+    started: list[subprocess.Popen[str]] = []
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def here(variables: Mapping[str, str], *words: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, **variables}
+    return subprocess.Popen(
+        [*TRAIN, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def steps(run: Path) -> int:
+    events = read_events(run) if (run / "events.jsonl").exists() else []
+    return max((event["step"] for event in events if event["kind"] == "step"), default=0)
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    return process.communicate(timeout=180)[0]
+
+
+def training(run: Path, *processes: "subprocess.Popen[str]") -> None:
+    """Until some steps are made."""
+
+    def begun() -> bool:
+        for process in processes:
+            assert process.poll() is None, process.communicate()[0]
+        return steps(run) >= 3
+
+    until(begun)
+
+
+def dmlc(host: str, workers: int, **more: str) -> Callable[[str], dict[str, str]]:
+    place = {"DMLC_PS_ROOT_URI": host, "DMLC_PS_ROOT_PORT": str(free_port("127.0.0.1")), "PHALANX_KEY": "secret"}
+    counts = {"DMLC_NUM_WORKER": str(workers), "DMLC_NUM_SERVER": "1"}
+    return lambda role: {"DMLC_ROLE": role, **place, **counts, **more}
+
+
+def ranks(host: str, world: int) -> Callable[[int], dict[str, str]]:
+    """As torchrun's variables, exported by hand."""
+    place = {"MASTER_ADDR": host, "MASTER_PORT": str(free_port("127.0.0.1")), "WORLD_SIZE": str(world)}
+    return lambda rank: {**place, "RANK": str(rank), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+
+
+@contextmanager
+def partition(lab: Lab) -> Iterator[None]:
+    """Nothing that one host sends reaches the other, and nobody is told."""
+    rules = [("h1", lab.address("h2")), ("h2", lab.address("h1"))]
+    for host, other in rules:
+        lab.run(host, ["iptables", "-A", "INPUT", "-s", other, "-j", "DROP"])
+    yield
+    for host, _ in rules:
+        lab.run(host, ["iptables", "-F", "INPUT"])
+
+
+def test_a_killed_worker_of_a_dmlc_job_started_by_hand(tmp_path: Path) -> None:
+    run, role = tmp_path / "run", dmlc("127.0.0.1", 2)
+    words = [*ENDLESS, *QUICK, "--out", str(run)]
+    with ending() as started:
+        started += [here(role(name), *words) for name in ("scheduler", "server", "worker", "worker")]
+        training(run, *started[1:])
+        started[3].send_signal(signal.SIGKILL)
+        output = said(started[2])
+        assert started[2].returncode == 2, output
+        assert " at 127.0.0.1 is gone: its process ended" in output
+        said(started[1])
+        assert started[1].returncode == 0
+
+
+@pytest.mark.lab
+def test_a_killed_worker_of_a_dmlc_job_on_another_host(lab: Lab, tmp_path: Path) -> None:
+    run, role = tmp_path / "run", dmlc(lab.address("h1"), 2)
+    words = [*TRAIN, *ENDLESS, *QUICK, "--out", str(run)]
+    with ending() as started:
+        started += [lab.start("h1", words, env=role(name), cwd=tmp_path) for name in ("scheduler", "server", "worker")]
+        started.append(lab.start("h2", words, env=role("worker"), cwd=tmp_path))
+        training(run, *started[1:])
+        os.kill(lab.inner(started[3]), signal.SIGKILL)
+        output = said(started[2])
+        assert f" at {lab.address('h2')} is gone: its connection broke, or was silent for 6 s" in output
+        said(started[1])
+        assert not lab.processes(str(run))
+
+
+@pytest.mark.lab
+def test_a_partition_ends_a_collective_job_on_both_sides(lab: Lab, tmp_path: Path) -> None:
+    run, role = tmp_path / "run", ranks(lab.address("h1"), 2)
+    words = [*TRAIN, *ENDLESS, *QUICK, "--out", str(run)]
+    with ending() as started:
+        started += [lab.start(f"h{rank + 1}", words, env=role(rank), cwd=tmp_path) for rank in range(2)]
+        training(run, *started)
+        with partition(lab):
+            outputs = [said(process) for process in started]
+    for rank, output in enumerate(outputs):
+        other = f"trainer-{1 - rank} on h{2 - rank} ({lab.address(f'h{2 - rank}')})"
+        assert f"error: {other} is gone or silent" in output
+        assert "no sign of life for 6 s: its host or the network between is down" in output
+        assert "Traceback" not in output
+    assert [process.returncode for process in started] == [2, 2]
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_partition_in_a_pserver_job(lab: Lab, tmp_path: Path, mode: str) -> None:
+    """The server and one worker here, the other worker there."""
+    run, role = tmp_path / "run", dmlc(lab.address("h1"), 2)
+    words = [*TRAIN, *ENDLESS, *QUICK, f"exchange.mode={mode}", "--out", str(run)]
+    worker_0 = {**role("worker"), "DMLC_WORKER_ID": "0"}
+    with ending() as started:
+        started += [lab.start("h1", words, env=role(name), cwd=tmp_path) for name in ("scheduler", "server")]
+        started.append(lab.start("h1", words, env=worker_0, cwd=tmp_path))
+        started.append(lab.start("h2", words, env={**worker_0, "DMLC_WORKER_ID": "1"}, cwd=tmp_path))
+        training(run, *started[1:])
+        gone = f"worker 1 at {lab.address('h2')} is gone: its connection broke, or was silent for 6 s"
+        with partition(lab):
+            cut_off = said(started[3])
+            if mode == "async":
+                reached = steps(run)
+                until(lambda: steps(run) > reached + 20)
+                os.kill(lab.inner(started[2]), signal.SIGKILL)
+            here_, server = said(started[2]), said(started[1])
+    assert f"parameter server 0 at tcp://{lab.address('h1')}:" in cut_off
+    assert "no sign of life for 6 s" in cut_off
+    if mode == "sync":
+        assert gone in here_
+    else:
+        assert f"{gone}; the others go on without it" in server
+        assert "all workers are gone; ending" in server
+
+
+def launch(lab: Lab, *words: str) -> list[str]:
+    hosts = ["--ssh", f"ssh -F {lab.ssh_config}", "--ips", "h1,h2", "--port-range", "17000-17100", "-n", "2"]
+    return [*TRAIN[:3], "launch", *hosts, *words]
+
+
+@pytest.mark.lab
+def test_a_firewall_that_admits_only_the_range_of_ports(lab: Lab, tmp_path: Path) -> None:
+    rules = ["! --syn -j ACCEPT", "--syn --dport 22 -j ACCEPT", "--syn --dport 17000:17100 -j ACCEPT", "--syn -j DROP"]
+    for host in lab.names:
+        for rule in rules:
+            lab.run(host, ["iptables", "-A", "INPUT", "-i", "eth0", "-p", "tcp", *rule.split()])
+    settings = [*TRAIN[4:], "train.length=4st", *QUICK]
+    try:
+        refused = lab.run("h1", launch(lab, "--", "train", *settings, "--out", "closed"), cwd=tmp_path, check=False)
+        lab.run("h1", launch(lab, "-s", "2", "--", "train", *settings, "--out", "served"), cwd=tmp_path)
+    finally:
+        for host in lab.names:
+            lab.run(host, ["iptables", "-F", "INPUT"])
+    output = refused.stdout + refused.stderr
+    assert refused.returncode == 2, output
+    one, other = ("trainer-0 on h1", lab.address("h1")), ("trainer-1 on h2", lab.address("h2"))
+    pairs = ((*one, *other), (*other, *one))
+    ends = [f"{me} ({mine}) cannot reach {you} at {yours}:" for me, mine, you, yours in pairs]
+    assert any(end in output for end in ends), output
+    assert "net.ipv4.ip_local_port_range" in output
+    assert "--update-method pserver" in output
+    assert steps(tmp_path / "served") == 4
+
+
+def test_whom_a_trainer_waits_for_is_said(tmp_path: Path) -> None:
+    role, words = ranks("127.0.0.1", 2), ["exchange.timeout_s=12", "--out", str(tmp_path / "run")]
+    with ending() as started:
+        started.append(here(role(1), *words))
+        output = said(started[0])
+    place = f"at 127.0.0.1:{role(0)['MASTER_PORT']}"
+    assert f"waits for trainer-0 {place}: connection refused" in output
+    assert f"cannot reach trainer-0 {place}" in output
+    assert started[0].returncode == 2
+    with ending() as started:
+        started.append(here(role(0), *words))
+        output = said(started[0])
+    assert "waits for trainer-1; 1 of 2 are here" in output
+    assert "waits in vain for trainer-1" in output
