@@ -14,7 +14,7 @@ import pytest
 
 from phalanx.observe.events import EVENTS_FILE, read_events
 from tests.conftest import LEAN
-from tests.lab.hosts import Lab, Process, until
+from tests.lab.hosts import Lab, until
 
 PHALANX = [sys.executable, "-m", "phalanx", "train", "digits", "model.name=wrn10_1", "machine.precision=fp32", *LEAN]
 PHALANX += ["train.log_every=2", "--global-batch-size", "96"]
@@ -79,7 +79,8 @@ class Started:
         """In the middle of training: the trainers stand still meanwhile, servers and schedulers do not."""
         until(lambda: len(steps(self._folder / "run")) > 2 or self._some_ended(), why=lambda: str(self.kill()))
         assert not self._some_ended(), self.kill()
-        trainers = [one.pid for one in self._processes() if self._trains(one.pid)]
+        roles = [one for one in self._lab.processes(str(self._folder)) if "phalanx" in one.words]
+        trainers = [one.pid for one in roles if self._trains(one.pid)]
         assert len(trainers) == 2
         for pid in trainers:
             os.kill(pid, signal.SIGSTOP)
@@ -100,16 +101,13 @@ class Started:
 
     def kill(self) -> dict[str, str]:
         """End what is left. What processes have printed that had not ended well."""
-        for one in self._processes():
+        for one in self._lab.processes(str(self._folder)):
             os.kill(one.pid, signal.SIGKILL)
         return {
             name: process.communicate()[0]
             for name, process in self._started.items()
             if process.stdout and not process.stdout.closed
         }
-
-    def _processes(self) -> list[Process]:
-        return [one for one in self._lab.processes(str(self._folder)) if "phalanx" in one.words]
 
     def _trains(self, pid: int) -> bool:
         told = Path(f"/proc/{pid}/environ").read_text().split("\0")
