@@ -50,8 +50,9 @@ def test_all_take_the_first_workers_choice_before_the_first_step(settings: Setti
             other = dict.fromkeys(("6x6", "12x12", "3x3"), COLUMNS)
             take_forms(net, {"on": "elsewhere", "of": {"0": other, "3": other}})
         before = copy.deepcopy(net.state_dict())
-        agree_on_algorithms(net, settings, StoreMeeting(Role(rank=rank, world=2, master=place), 60), rank, SHAPES)
-        everybody.wait()
+        meeting = StoreMeeting(Role(rank=rank, world=2, master=place), 60)
+        agree_on_algorithms(net, settings, meeting, rank, SHAPES)
+        everybody.wait()  # the first one keeps the store
         assert net.training
         assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
         return net

@@ -117,6 +117,7 @@ def test_a_killed_worker_of_a_dmlc_job_on_another_host(lab: Lab, tmp_path: Path)
         output = said(started[2])
         assert f" at {lab.address('h2')} is gone: its connection broke, or was silent for 6 s" in output
         said(started[1])
+        said(started[0])  # the scheduler stays until all others have ended
         assert not lab.processes(str(run))
 
 

@@ -34,7 +34,8 @@ def join_group(
 
     Returns who watches the others, where there are any.
     """
-    role, store, peers = meeting.role, meeting.store, None
+    role, peers = meeting.role, None
+    store: Any = meeting.store
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
         if role.world > 1:
