@@ -24,6 +24,7 @@ from phalanx.data.open import open_data
 from phalanx.data.order import Share
 from phalanx.data.service.client import Service
 from phalanx.data.training import training_pipeline
+from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.convolution import forget_algorithms
 from phalanx.engine.fast_path import agree_on_algorithms, prepare
@@ -87,6 +88,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
         )
     # From now on others know that this worker is there, and it says for whom it waits; data may take long to open.
     meeting = make_meeting(config.exchange, role)
+    refuse_other_settings(meeting, config, role.rank)
     settled = settle_for_job(request, meeting, role)
     request = replace(request, resolved=request.resolved.with_machine(settled.machine))
     keeps_algorithms = config.machine.fast_path != "auto"  # of a resumed run; `auto` is to choose anew
@@ -97,6 +99,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
     threads = settings.threads if config.data.threads is None else config.data.threads
     splits = open_data(config.data, threads=threads)
     identity = Identity.of(config, splits)
+    refuse_other_data(meeting, identity, splits, role.rank)
     plan = make_plan(config, len(splits.train), samples_per_step(config))
     service = data_service(config, role, lambda text: observer.emit(ev.Note(state.step, text)))
     pipeline = training_pipeline(

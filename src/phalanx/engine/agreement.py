@@ -1,0 +1,75 @@
+"""All workers of a job have the same settings and see the same data, or it is refused before the first step.
+
+Our own launchers start all workers with one command. Others (torchrun, mpirun, srun, a script) may start each with
+another one, on hosts whose data differ: the job would train, and what it learns would be nobody's.
+"""
+
+import hashlib
+import json
+import socket
+from typing import Any
+
+from phalanx.config.resolve import flatten
+from phalanx.config.schema import RunConfig
+from phalanx.data.open import Splits
+from phalanx.errors import UserError
+from phalanx.exchange.meeting import Meeting
+from phalanx.identity import Identity
+
+# Each host's own: where things are, and how much of the machine is used. Data are compared by what is in them.
+_OWN = {
+    *("name", "data.source", "data.val", "data.val_labels", "data.quarantine"),
+    *("data.threads", "data.prefetch", "data.service", "data.service_key", "data.service_fallback"),
+    *("machine.device", "machine.gpus", "machine.threads", "machine.allocator"),
+    *("train.log_dir", "train.curves"),
+}
+
+
+def refuse_other_settings(meeting: Meeting, config: RunConfig, worker: int) -> None:
+    """Raise where a worker was started with another value of a setting than the first one. All workers call this."""
+    settings = {key: value for key, value in flatten(config.model_dump(mode="json")).items() if key not in _OWN}
+    found = _first_difference(meeting, "settings", settings, worker)
+    if found is not None:
+        key, told = found
+        raise UserError(
+            f"the workers of this job differ in {key}: {told}",
+            why="each computes a part of every step, so all must have the same settings",
+            remedy="start all of them with the same recipe, flags and settings",
+        )
+
+
+def refuse_other_data(meeting: Meeting, identity: Identity, splits: Splits, worker: int) -> None:
+    """Raise where a worker's data are not the first one's. All workers call this."""
+    about = {
+        "training images": len(splits.train),
+        "validation images": len(splits.val),
+        "classes": len(identity.classes),
+        "names of the classes": hashlib.sha256("\0".join(identity.classes).encode()).hexdigest()[:12],
+        "image size": identity.image_size,
+        "channels": identity.channels,
+        "mean": identity.mean,
+        "deviation": identity.std,
+    }
+    found = _first_difference(meeting, "data", about, worker)
+    if found is not None:
+        key, told = found
+        raise UserError(
+            f"the hosts of this job do not have the same data: {key}: {told}",
+            why="samples are divided by their numbers, so number N must be the same image everywhere",
+            remedy="copy the data anew, or use a disk that all hosts share; `phalanx data info` tells what is there",
+        )
+
+
+def _first_difference(meeting: Meeting, topic: str, mine: dict[str, Any], worker: int) -> tuple[str, str] | None:
+    """What differs, and who says what. This worker need not be among those who met: it may have joined later."""
+    here = {"worker": worker, "host": socket.gethostname(), "says": mine}
+    first, *others = [json.loads(text) for text in meeting.gather(topic, json.dumps(here))]
+    for other in [*others, json.loads(json.dumps(here))]:
+        for key in {**first["says"], **other["says"]}:
+            theirs, its = first["says"].get(key), other["says"].get(key)
+            if theirs != its:
+                return key, "; ".join(
+                    f"{value} for worker {one['worker']} on {one['host']}"
+                    for value, one in ((theirs, first), (its, other))
+                )
+    return None
