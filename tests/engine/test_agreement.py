@@ -23,7 +23,7 @@ class Met:
         self.before = before
 
     def gather(self, topic: str, text: str) -> list[str]:
-        return [*self.before, text][: len(self.before) or 1]
+        return list(self.before) or [text]
 
 
 def start_two(tmp_path: Path, *words: tuple[str, ...]) -> list[tuple[int, str]]:
@@ -76,5 +76,11 @@ def test_who_joins_later_is_compared_with_who_began() -> None:
 
     refuse_other_settings(Heard(), config, 0)
     refuse_other_settings(Met(spoken[0]), config, 1)
+    settled = resolve([parse_override("optim.lr=0.3"), parse_override("machine.precision=bf16")]).config
+    refuse_other_settings(Met(spoken[0]), settled, 1)  # what was settled since is in the run's file
+    for heard in (config, settled):  # but those who begin a job are all asked for the same
+        refuse_other_settings(Heard(), heard, 1)
+    with pytest.raises(UserError, match=r"machine.precision: auto for worker 0 on .*; bf16 for worker 1 on"):
+        refuse_other_settings(Met(spoken[0], spoken[-1]), config, 0)
     with pytest.raises(UserError, match=r"optim.lr: 0.3 for worker 0 on .*; 0.4 for worker 1 on"):
         refuse_other_settings(Met(spoken[0]), other, 1)

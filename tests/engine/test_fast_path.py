@@ -53,6 +53,7 @@ def test_all_take_the_first_workers_choice_before_the_first_step(settings: Setti
         meeting = StoreMeeting(Role(rank=rank, world=2, master=place), 60)
         agree_on_algorithms(net, settings, meeting, rank, SHAPES)
         everybody.wait()  # the first one keeps the store
+        meeting.close()
         assert net.training
         assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
         return net

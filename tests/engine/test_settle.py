@@ -83,6 +83,21 @@ def test_a_run_keeps_what_it_began_with_and_says_where_that_is_slow() -> None:
     assert settle(anew, [PLAIN]).machine.precision == "fp32"
 
 
+def test_a_run_of_cpus_that_goes_on_on_a_gpu_says_what_it_keeps() -> None:
+    began = settle(config(), [PLAIN]).machine
+    settled = settle(began, [GPU], kept=["precision", "compile", "deterministic", "fast_path"])
+    assert settled.machine.precision == "fp32"
+    assert len(settled.notes) == 3  # the fast path is for CPUs alone
+    assert "precision=fp32 is kept from the run's beginning; on this GPU it would be bf16" in settled.notes[0]
+    assert "machine.precision=auto settles it anew" in settled.notes[0]
+
+
+def test_all_compute_as_the_first_was_asked_to() -> None:
+    """One that joins later may have its settings from the run's file, where all is settled."""
+    first = replace(BF16, asked={"precision": "auto", "fast_path": "off"})
+    assert settle(config(precision="fp32"), [first, AMX]).machine == settle(config(fast_path="off"), [first]).machine
+
+
 def test_who_joins_later_takes_part_or_says_that_it_cannot() -> None:
     settled = settle(config(), [BF16, AMX])
     refuse_unable(settled, PLAIN)  # slow at it, but able
@@ -95,7 +110,7 @@ def test_who_joins_later_takes_part_or_says_that_it_cannot() -> None:
 def test_one_host_without_a_gpu_keeps_all_on_cpus() -> None:
     settled = settle(config(), [GPU, PLAIN])
     assert settled.device == "cpu"
-    assert "h3 has no GPU" in settled.decisions["device"].reason
+    assert "h3 has no NVIDIA GPU" in settled.decisions["device"].reason
     assert settled.machine.precision == "fp32"
     assert not settled.machine.compile
 

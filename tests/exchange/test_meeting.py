@@ -22,6 +22,7 @@ def test_trainers_meet_at_torchs_store() -> None:
         meeting = StoreMeeting(Role(rank=rank, world=3, master=place), 60)
         heard = [meeting.gather("one", f"ü{rank}"), meeting.gather("two", "x" * rank)]
         everybody.wait()  # the first one keeps the store
+        meeting.close()
         return heard
 
     everybody = threading.Barrier(3, timeout=60)
@@ -35,5 +36,5 @@ def test_one_that_does_not_come_is_missed() -> None:
     with pytest.raises(UserError, match=f"trainer-1 on .* cannot reach trainer-0 at {place}"):
         StoreMeeting(Role(rank=1, world=2, master=place), 2)
     with pytest.raises(UserError, match=r"trainer-0 on .* waits in vain for trainer-1") as caught:
-        StoreMeeting(Role(rank=0, world=2, master=place), 2).gather("topic", "")
+        StoreMeeting(Role(rank=0, world=2, master=place), 2)
     assert "1 of 2 came within 2 s" in caught.value.why

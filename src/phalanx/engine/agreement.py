@@ -7,11 +7,13 @@ another one, on hosts whose data differ: the job would train, and what it learns
 import hashlib
 import json
 import socket
+from collections.abc import Collection
 from typing import Any
 
 from phalanx.config.resolve import flatten
 from phalanx.config.schema import RunConfig
 from phalanx.data.open import Splits
+from phalanx.engine.settle import SETTLED
 from phalanx.errors import UserError
 from phalanx.exchange.meeting import Meeting
 from phalanx.identity import Identity
@@ -28,7 +30,9 @@ _OWN = {
 def refuse_other_settings(meeting: Meeting, config: RunConfig, worker: int) -> None:
     """Raise where a worker was started with another value of a setting than the first one. All workers call this."""
     settings = {key: value for key, value in flatten(config.model_dump(mode="json")).items() if key not in _OWN}
-    found = _first_difference(meeting, "settings", settings, worker)
+    # The run's file, from which one that joins later may have its settings, says what was settled since.
+    settled = {f"machine.{name}" for name in SETTLED}
+    found = _first_difference(meeting, "settings", settings, worker, but_of_joiners=settled)
     if found is not None:
         key, told = found
         raise UserError(
@@ -60,14 +64,18 @@ def refuse_other_data(meeting: Meeting, identity: Identity, splits: Splits, work
         )
 
 
-def _first_difference(meeting: Meeting, topic: str, mine: dict[str, Any], worker: int) -> tuple[str, str] | None:
+def _first_difference(
+    meeting: Meeting, topic: str, mine: dict[str, Any], worker: int, but_of_joiners: Collection[str] = ()
+) -> tuple[str, str] | None:
     """What differs, and who says what. This worker need not be among those who met: it may have joined later."""
-    here = {"worker": worker, "host": socket.gethostname(), "says": mine}
-    first, *others = [json.loads(text) for text in meeting.gather(topic, json.dumps(here))]
-    for other in [*others, json.loads(json.dumps(here))]:
+    here = json.dumps({"worker": worker, "host": socket.gethostname(), "says": mine})
+    met = meeting.gather(topic, here)
+    first = json.loads(met[0])
+    for text in [*met[1:], here]:
+        other, left_out = json.loads(text), () if text in met else but_of_joiners
         for key in {**first["says"], **other["says"]}:
             theirs, its = first["says"].get(key), other["says"].get(key)
-            if theirs != its:
+            if theirs != its and key not in left_out:
                 return key, "; ".join(
                     f"{value} for worker {one['worker']} on {one['host']}"
                     for value, one in ((theirs, first), (its, other))

@@ -7,7 +7,7 @@ same answer from it. The answer is written into the run's configuration, so that
 import json
 import socket
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import PIL
@@ -49,6 +49,7 @@ class MachineReport:
     bf16: str  # what computes bf16 natively there; empty where nothing does
     no_native_code: str  # why the compiled fast path cannot be used there; empty where it can
     libraries: str  # that compute and decode
+    asked: dict[str, Any] = field(default_factory=dict)  # what its user gave for the settings that are to be settled
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -81,6 +82,7 @@ def report_machine(config: MachineConfig, worker: int = 0) -> MachineReport:
         bf16=_native_bf16(device),
         no_native_code=missing[0].reason if missing else "",
         libraries=f"torch {torch.__version__}, Pillow {PIL.__version__}",
+        asked={name: getattr(config, name) for name in SETTLED},
     )
 
 
@@ -102,31 +104,56 @@ def _native_bf16(device: str) -> str:
 
 
 def settle(config: MachineConfig, reports: Sequence[MachineReport], kept: Collection[str] = ()) -> Settled:
-    """What all workers of a job compute with. `kept` are the settings whose values a resumed run began with."""
+    """What all workers of a job compute with, as the first of them was asked to.
+
+    `kept` are the settings whose values a resumed run began with.
+    """
+    config = config.model_copy(update=reports[0].asked)
     device = _device(config, reports)
-    cpu = device.value == "cpu"
+    decisions = _decide(config, device.value, reports, kept)
+    machine = config.model_copy(update={name: decision.value for name, decision in decisions.items()})
+    notes = [note for report in _one_per_host(reports) if (note := slow_at(machine, device.value, report))]
+    if device.value != "cpu":  # where a run that began on CPUs would be slow
+        anew = _decide(config, device.value, reports, kept, auto=kept)
+        notes += [
+            f"{name}={decisions[name].value} is {KEPT}; on this GPU it would be {anew[name]}: "
+            f"machine.{name}=auto settles it anew (and changes the numbers)"
+            for name in kept
+            if name in anew and anew[name].value != decisions[name].value
+        ]
+    settled = Settled(machine, device.value, {"device": device, **decisions}, notes + _unequal_libraries(reports))
+    for report in reports:
+        refuse_unable(settled, report)
+    return settled
+
+
+def _decide(
+    config: MachineConfig,
+    device: str,
+    reports: Sequence[MachineReport],
+    kept: Collection[str],
+    auto: Collection[str] = (),
+) -> dict[str, Decision]:
+    """Each of the settings: as it is given, or decided where it is `auto`, or among those that are taken for that."""
 
     def given_or(name: str, decided: Decision) -> Decision:
         value = getattr(config, name)
-        return decided if value == "auto" else Decision(value, KEPT if name in kept else SET_BY_USER)
+        if value == "auto" or name in auto:
+            return decided
+        return Decision(value, KEPT if name in kept else SET_BY_USER)
 
-    compiled = given_or("compile", _compile(device.value))
+    cpu = device == "cpu"
+    compiled = given_or("compile", _compile(device))
     layout = given_or("channels_last", Decision(True, "convolutions read memory in that order"))
-    cannot = _why_no_fast_path(device.value, compiled.value, layout.value)
+    cannot = _why_no_fast_path(device, compiled.value, layout.value)
     fast_path = given_or("fast_path", _fast_path(reports))
-    decisions = {
-        "precision": given_or("precision", _precision(device.value, reports)),
+    return {
+        "precision": given_or("precision", _precision(device, reports)),
         "channels_last": layout,
         "compile": compiled,
         "fast_path": Decision("off", cannot) if cannot and fast_path.value != "off" else fast_path,
         "deterministic": given_or("deterministic", Decision(cpu, "nearly free on a CPU" if cpu else "slower on a GPU")),
     }
-    machine = config.model_copy(update={name: decision.value for name, decision in decisions.items()})
-    notes = [note for report in _one_per_host(reports) if (note := slow_at(machine, device.value, report))]
-    settled = Settled(machine, device.value, {"device": device, **decisions}, notes + _unequal_libraries(reports))
-    for report in reports:
-        refuse_unable(settled, report)
-    return settled
 
 
 def refuse_unable(settled: Settled, report: MachineReport) -> None:
@@ -167,8 +194,8 @@ def _device(config: MachineConfig, reports: Sequence[MachineReport]) -> Decision
     types = {report.device for report in reports}
     if len(types) == 1:
         return Decision(types.pop(), "the same for all workers")
-    without = next(report for report in reports if report.device == "cpu")
-    return Decision("cpu", f"{without.host} has no GPU, and all workers compute on the same kind of device")
+    other = next(report for report in reports if report.device != "cuda")
+    return Decision("cpu", f"{other.host} has no NVIDIA GPU, and all workers compute on the same kind of device")
 
 
 def _precision(device: str, reports: Sequence[MachineReport]) -> Decision:

@@ -12,7 +12,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from phalanx.config.schema import ExchangeConfig
 from phalanx.data.order import Share
 from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.hooks import register
@@ -27,22 +26,18 @@ from phalanx.lean import ddp_without_compiler
 from phalanx.optim.update import Update
 
 
-def join_group(
-    meeting: StoreMeeting, device: torch.device, timeout_s: float, silence_s: float = ExchangeConfig().silence_s
-) -> Peers | None:
+def join_group(meeting: StoreMeeting, device: torch.device, timeout_s: float) -> Peers | None:
     """Form the group of trainers that have met: gloo between CPUs, NCCL between GPUs.
 
     Returns who watches the others, where there are any.
     """
-    role, peers = meeting.role, None
+    role, peers = meeting.role, meeting.peers
     store: Any = meeting.store
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
-        if role.world > 1:
-            peers = Peers(store, role, timeout_s, silence_s)
-            if backend == "gloo":
-                check_reachable(store, role, timeout_s)
-                peers.before_connecting()
+        if peers is not None and backend == "gloo":
+            check_reachable(store, role, timeout_s)
+            peers.before_connecting()
         dist.init_process_group(
             backend, store=store, rank=role.rank, world_size=role.world, timeout=timedelta(seconds=timeout_s)
         )

@@ -51,7 +51,7 @@ def make_exchange(
     from phalanx.exchange.sync_norm import synchronise
 
     assert isinstance(meeting, StoreMeeting)
-    peers = join_group(meeting, settings.device, config.exchange.timeout_s, config.exchange.silence_s)
+    peers = join_group(meeting, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
         synchronise(model, settings.device)
     return CollectiveExchange(

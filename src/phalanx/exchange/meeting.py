@@ -3,13 +3,19 @@
 This comes before any exchange of gradients, since how that is set up depends on what is agreed on here.
 """
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
-from phalanx.exchange.reach import open_store
+from phalanx.exchange.peers import Peers
+from phalanx.exchange.reach import open_store, trainer_of
 from phalanx.launch.role import Role
 from phalanx.launch.waiting import gather
+
+_LOOK_S = 0.02  # between looks at who has heard
 
 
 class Meeting(Protocol):
@@ -28,32 +34,63 @@ class Alone:
 
 
 class StoreMeeting:
-    """The trainers of a collective job, at torch's store. Their process group is formed at the same store later."""
+    """The trainers of a collective job, at torch's store. Their process group is formed at the same store later.
 
-    def __init__(self, role: Role, timeout_s: float) -> None:
+    From here on they watch one another: who is lost while others open their data, or time convolutions, is not waited
+    for.
+    """
+
+    def __init__(self, role: Role, timeout_s: float, silence_s: float = ExchangeConfig().silence_s) -> None:
         self.role, self._timeout_s = role, timeout_s
-        try:
+        self.peers: Peers | None = None
+        with self._others_may_be_lost():
             self.store = open_store(role, timeout_s)
-        except (RuntimeError, ValueError) as error:
-            raise LostWorker(
-                f"trainer {role.rank} of {role.world} did not meet the others at {role.master}",
-                why=str(error).split("\n")[0],
-                remedy="check that all workers were started and nothing blocks the port; see their logs",
-            ) from error
+            if role.world > 1:
+                self.peers = Peers(self.store, role, timeout_s, silence_s)
 
     def gather(self, topic: str, text: str) -> list[str]:
-        self.store.set(f"{topic}/{self.role.rank}", text)
         keys = [f"{topic}/{rank}" for rank in range(self.role.world)]
-        said = gather(
-            self.store, self.role.name, keys, self._timeout_s, lambda key: f"trainer-{key.rpartition('/')[2]}"
-        )
-        return [each.decode() for each in said]
+        with self._others_may_be_lost():
+            self.store.set(keys[self.role.rank], text)
+            told = gather(self.store, self.role.name, keys, self._timeout_s, trainer_of, self._refuse_lost)
+            self._await_heard(f"heard/{topic}")
+            return [each.decode() for each in told]
+
+    def _await_heard(self, counter: str) -> None:
+        """The first trainer keeps the store: what is heard may make it leave, so it stays until all have heard it."""
+        self.store.add(counter, 1)
+        deadline = time.monotonic() + self._timeout_s
+        while self.role.rank == 0 and self.store.add(counter, 0) < self.role.world and time.monotonic() < deadline:
+            self._refuse_lost()
+            time.sleep(_LOOK_S)
+
+    def close(self) -> None:
+        """No more is said here, and nobody's end is a loss."""
+        if self.peers is not None:
+            self.peers.close()
+
+    def _refuse_lost(self) -> None:
+        loss = self.peers.lost() if self.peers is not None else None
+        if loss is not None:
+            raise loss
+
+    @contextmanager
+    def _others_may_be_lost(self) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            loss = self.peers.known() if self.peers is not None else None
+            raise loss or LostWorker(
+                f"trainer {self.role.rank} of {self.role.world} did not meet the others at {self.role.master}",
+                why=str(error).split("\n")[0][:300],
+                remedy="check that all workers were started and nothing blocks the port; see their logs",
+            ) from error
 
 
 def make_meeting(exchange: ExchangeConfig, role: Role) -> Meeting:
     """Where the workers of this job meet, by its update method."""
     if exchange.method == "collective":
-        return StoreMeeting(role, exchange.timeout_s)
+        return StoreMeeting(role, exchange.timeout_s, exchange.silence_s)
     if exchange.method == "pserver":
         from phalanx.exchange.liveness import watch_servers
         from phalanx.exchange.pserver.gather import ServerMeeting

@@ -4,12 +4,15 @@ import json
 import os
 import sys
 import threading
+from urllib.parse import urlsplit
 
-from phalanx.errors import EXIT_USER
+from phalanx.errors import EXIT_USER, UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.gloo import listening_address, open_sockets, shut_down_connections
 from phalanx.exchange.liveness import Listener, Watch
+from phalanx.exchange.reach import trainer_of
 from phalanx.launch.elastic import is_elastic
+from phalanx.launch.network import is_loopback
 from phalanx.launch.role import Role
 from phalanx.launch.waiting import Store, gather, here, say
 
@@ -25,30 +28,46 @@ class Peers:
         self._noticed = threading.Event()
         address = "127.0.0.1" if role.local_world == role.world else listening_address()
         self._listener = Listener(address, role.key, silence_s, _known_ports(role))
+        self._watch: Watch | None = None
+        try:
+            self._watch = Watch(
+                role.name, self._others(store, role, timeout_s), silence_s, key=role.key, on_loss=self._leave
+            )
+            self._watch.await_all()
+        except BaseException:
+            self.close()  # zmq would wait for ever for sockets that nobody closes
+            raise
+
+    def _others(self, store: Store, role: Role, timeout_s: float) -> dict[str, str]:
+        """By the place where each of them listens: who it is, for messages."""
         store.set(f"liveness/{role.rank}", json.dumps([self._listener.endpoint, here()]))
         keys = [f"liveness/{rank}" for rank in range(role.world)]
-        found = gather(store, role.name, keys, timeout_s, lambda key: f"trainer-{key.rpartition('/')[2]}")
-        others = {}
-        for rank, told in enumerate(found):
-            endpoint, host = json.loads(told)
-            if rank != role.rank:
-                others[endpoint] = f"trainer-{rank} on {host} ({endpoint.removeprefix('tcp://').rpartition(':')[0]})"
-        self._watch = Watch(role.name, others, silence_s, key=role.key, on_loss=self._leave)
-        self._watch.await_all()
+        found = [json.loads(told) for told in gather(store, role.name, keys, timeout_s, trainer_of)]
+        _refuse_loopback(found)
+        return {
+            endpoint: f"trainer-{rank} on {host} ({endpoint.removeprefix('tcp://').rpartition(':')[0]})"
+            for rank, (endpoint, host) in enumerate(found)
+            if rank != role.rank
+        }
 
     def before_connecting(self) -> None:
         """All connections that are made from now on are those of the group."""
         self._before = open_sockets()
 
+    def lost(self) -> LostWorker | None:
+        """Who is, if anybody."""
+        return self._watch.lost() if self._watch is not None else None
+
     def known(self) -> LostWorker | None:
         """For the training thread, whom the group has failed: who is lost, as far as can be told."""
         self._noticed.set()
-        return self._watch.lost(within_s=_NEWS_S)
+        return self._watch.lost(within_s=_NEWS_S) if self._watch is not None else None
 
     def close(self) -> None:
         """All have come to their end; that they leave is no loss."""
         self._noticed.set()
-        self._watch.close()
+        if self._watch is not None:
+            self._watch.close()
         self._listener.close()
 
     def _leave(self, loss: LostWorker) -> None:
@@ -66,6 +85,18 @@ class Peers:
             sys.stdout.flush()
             say(f"error: {loss}")
             os._exit(EXIT_USER)
+
+
+def _refuse_loopback(found: list[tuple[str, str]]) -> None:
+    """Hosts that take their own name for a loopback address cannot be reached from others."""
+    hosts = {host for _, host in found}
+    for rank, (endpoint, host) in enumerate(found):
+        if len(hosts) > 1 and is_loopback(urlsplit(endpoint).hostname or ""):
+            raise UserError(
+                f"trainer-{rank} on {host} cannot be reached from other hosts: it listens at {endpoint}",
+                why=f"{host} takes its own name for a loopback address",
+                remedy="set GLOO_SOCKET_IFNAME to the network interface between the hosts, or mend /etc/hosts",
+            )
 
 
 def _known_ports(role: Role) -> set[int]:

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import torch.distributed as dist
 
 from phalanx.errors import UserError
 from phalanx.exchange.gloo import listening_address
-from phalanx.launch.network import is_loopback
 from phalanx.launch.role import Role
 from phalanx.launch.waiting import Store, await_listener, gather, here, told
 
@@ -46,13 +46,13 @@ def open_store(role: Role, timeout_s: float) -> Store:
     if role.rank > 0:
         await_listener(role.name, "torchrun" if kept else "trainer-0", host, int(port), timeout_s)
     if kept:
-        # Only the environment explains that one.
-        store, _, _ = next(iter(dist.rendezvous("env://", role.rank, role.world, timeout=timeout)))  # type: ignore[attr-defined]
-    else:
-        store = dist.TCPStore(  # type: ignore[attr-defined]
-            host.strip("[]"), int(port), is_master=role.rank == 0, timeout=timeout, wait_for_workers=False
-        )
-    return store  # type: ignore[no-any-return]
+        # Only the environment explains that one. It outlives its workers: what an attempt before has put there is not
+        # for this one.
+        met = dist.rendezvous("env://", role.rank, role.world, timeout=timeout)  # type: ignore[attr-defined]
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return cast(Store, dist.PrefixStore(f"phalanx/{attempt}", next(iter(met))[0]))  # type: ignore[attr-defined]
+    mine = role.rank == 0
+    return cast(Store, dist.TCPStore(host.strip("[]"), int(port), None, mine, timeout, False))  # type: ignore[attr-defined]
 
 
 def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
@@ -63,7 +63,7 @@ def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
     listener, place = _listen(role)
     with listener:
         store.set(f"reach/{role.rank}", json.dumps(asdict(place)))
-        found = gather(store, role.name, [f"reach/{rank}" for rank in range(role.world)], timeout_s, _trainer)
+        found = gather(store, role.name, [f"reach/{rank}" for rank in range(role.world)], timeout_s, trainer_of)
         firsts: dict[tuple[str, str], tuple[int, _Place]] = {}  # by host: its first trainer stands for all
         for rank, told_ in enumerate(found):
             other = _Place(**json.loads(told_))
@@ -72,12 +72,15 @@ def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
         if (role.rank, place) in firsts.values():
             store.set(f"reached/{role.rank}", json.dumps(_failures(place, others)))
         keys = [f"reached/{rank}" for rank, _ in firsts.values()]
-        closed = [one for told_ in gather(store, role.name, keys, timeout_s, _trainer) for one in json.loads(told_)]
+        closed = [one for told_ in gather(store, role.name, keys, timeout_s, trainer_of) for one in json.loads(told_)]
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # a thread that accepts would keep it open
     if closed:
-        raise _unreachable(closed, any(is_loopback(other.address) for _, other in firsts.values()))
+        raise _unreachable(closed)
 
 
-def _trainer(key: str) -> str:
+def trainer_of(key: str) -> str:
+    """Who puts something into the store under a key that ends with a rank."""
     return f"trainer-{key.rpartition('/')[2]}"
 
 
@@ -123,15 +126,9 @@ def _try(other: _Place) -> str:
     return "" if said.decode(errors="replace") == other.token else "somebody else answers there"
 
 
-def _unreachable(closed: list[tuple[str, str]], loopback: bool) -> UserError:
+def _unreachable(closed: list[tuple[str, str]]) -> UserError:
     what, why = closed[0]
     more = f" (and {len(closed) - 1} more pairs of hosts)" if len(closed) > 1 else ""
-    if loopback:
-        return UserError(
-            f"{what}{more}",
-            why=f"{why}; a host takes its own name for a loopback address",
-            remedy="set GLOO_SOCKET_IFNAME to the network interface between the hosts, or mend /etc/hosts",
-        )
     ports = "-".join(_SYSTEM_PORTS.read_text().split()) if _SYSTEM_PORTS.exists() else "49152-65535"
     return UserError(
         f"{what}{more}",

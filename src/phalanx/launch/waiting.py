@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -87,23 +88,65 @@ def told(error: OSError) -> str:
 
 
 def gather(
-    store: Store, me: str, keys: Sequence[str], timeout_s: float, name: Callable[[str], str] = str
+    store: Store,
+    me: str,
+    keys: Sequence[str],
+    timeout_s: float,
+    name: Callable[[str], str] = str,
+    look: Callable[[], None] = lambda: None,
 ) -> list[bytes]:
-    """What all have put into the store under these keys. `name` says who puts it there, for those who do not come."""
+    """What all have put into the store under these keys. `name` says who puts it there, for those who do not come.
+
+    `look` is called every so often, and raises where there is no point in waiting. A store whose host is cut off or
+    stopped never answers: so it is asked in a thread of its own.
+    """
     patience = Patience(timeout_s)
-    while not store.check(list(keys)):  # torch's own waiting says each time that it was in vain
-        if patience.due or patience.over:
-            missing = [name(key) for key in keys if not store.check([key])]
+    asking = _Asking(store, list(keys))
+    try:
+        while not asking.done.wait(_AGAIN_S):
+            look()
+            if not (patience.due or patience.over):
+                continue
+            missing = [name(key) for key in asking.missing]
             count = f"{len(keys) - len(missing)} of {len(keys)}"
-            if patience.over and missing:
+            if patience.over:
                 raise UserError(
                     f"{me} on {here()} waits in vain for {_some(missing)}",
                     why=f"{count} came within {timeout_s:g} s (exchange.timeout_s)",
                     remedy="see whether those were started, and what they say",
                 )
             patience.word(f"{me} on {here()} waits for {_some(missing)}; {count} are here")
-        time.sleep(_AGAIN_S)
-    return [store.get(key) for key in keys]
+    finally:
+        asking.given_up = True
+    if asking.error is not None:
+        raise asking.error
+    return asking.found
+
+
+class _Asking(threading.Thread):
+    """Asks a store until it has all that is wanted."""
+
+    def __init__(self, store: Store, keys: list[str]) -> None:
+        super().__init__(name="phalanx-gather", daemon=True)
+        self._store, self._keys = store, keys
+        self.missing = keys  # as far as is known
+        self.found: list[bytes] = []
+        self.error: Exception | None = None
+        self.done = threading.Event()
+        self.given_up = False  # by whoever waits
+        self.start()
+
+    def run(self) -> None:
+        try:
+            while not self.given_up and not self._store.check(
+                self._keys
+            ):  # torch's own waiting says each time that it was in vain
+                self.missing = [key for key in self._keys if not self._store.check([key])]
+                time.sleep(_AGAIN_S)
+            self.found = [] if self.given_up else [self._store.get(key) for key in self._keys]
+        except Exception as error:  # for the thread that waits
+            self.error = error
+        self.done.set()
 
 
 def _some(names: list[str]) -> str:
