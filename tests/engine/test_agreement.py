@@ -36,7 +36,12 @@ def start_two(tmp_path: Path, *words: tuple[str, ...]) -> list[tuple[int, str]]:
         command = [*train, *own, "--out", str(tmp_path / "run")]
         environment = {**os.environ, **place, **ranks}
         started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
-    ended = [process.communicate(timeout=300)[1].decode() for process in started]
+    try:
+        ended = [process.communicate(timeout=300)[1].decode() for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
     return [(process.returncode, said) for process, said in zip(started, ended, strict=True)]
 
 

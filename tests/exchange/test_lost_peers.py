@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,8 +37,18 @@ def ending() -> Iterator[list["subprocess.Popen[str]"]]:
         yield started
     finally:
         for process in started:
+            for inner in _children(process.pid):  # nsenter does not take along what it started on a host
+                with suppress(ProcessLookupError):
+                    os.kill(inner, signal.SIGKILL)
             process.kill()
             process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:  # it has ended
+        return []
 
 
 def here(variables: Mapping[str, str], *words: str) -> "subprocess.Popen[str]":
@@ -84,11 +94,13 @@ def ranks(host: str, world: int) -> Callable[[int], dict[str, str]]:
 def partition(lab: Lab) -> Iterator[None]:
     """Nothing that one host sends reaches the other, and nobody is told."""
     rules = [("h1", lab.address("h2")), ("h2", lab.address("h1"))]
-    for host, other in rules:
-        lab.run(host, ["iptables", "-A", "INPUT", "-s", other, "-j", "DROP"])
-    yield
-    for host, _ in rules:
-        lab.run(host, ["iptables", "-F", "INPUT"])
+    try:
+        for host, other in rules:
+            lab.run(host, ["iptables", "-A", "INPUT", "-s", other, "-j", "DROP"])
+        yield
+    finally:
+        for host, _ in rules:
+            lab.run(host, ["iptables", "-F", "INPUT"])
 
 
 def test_a_killed_worker_of_a_dmlc_job_started_by_hand(tmp_path: Path) -> None:
@@ -194,6 +206,39 @@ def test_a_firewall_that_admits_only_the_range_of_ports(lab: Lab, tmp_path: Path
     assert "net.ipv4.ip_local_port_range" in output
     assert "--update-method pserver" in output
     assert steps(tmp_path / "served") == 4
+
+
+def listening(lab: Lab, host: str) -> tuple[int, int]:
+    """At how many ports processes of a host listen, its sshd left out: in the range of `launch`, and elsewhere."""
+    ports = set()
+    for line in lab.run(host, ["ss", "-H", "-l", "-t", "-n", "-p"]).stdout.splitlines():
+        if "users:" in line and '"sshd"' not in line:
+            ports.add(int(line.split()[3].rpartition(":")[2]))
+    inside = {port for port in ports if 17000 <= port <= 17100}
+    return len(inside), len(ports - inside)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        (["-s", "1"], [(1, 0), (0, 0)]),  # the server
+        ([], [(2, 1), (1, 1)]),  # the first trainer's store, and for each a port that says it is there; and gloo's
+    ],
+    ids=["pserver", "collective"],
+)
+def test_listeners_keep_to_the_range_of_ports(
+    lab: Lab, tmp_path: Path, servers: list[str], expected: list[tuple[int, int]]
+) -> None:
+    run = tmp_path / "run"
+    words = [*servers, "--", "train", *TRAIN[4:], *ENDLESS, *QUICK, "--out", str(run)]
+    with ending() as started:
+        started.append(lab.start("h1", launch(lab, *words), cwd=tmp_path))
+        training(run, *started)
+        assert [listening(lab, host) for host in lab.names] == expected
+        os.kill(lab.inner(started[0]), signal.SIGINT)
+        said(started[0])
+    until(lambda: not lab.processes(str(run)))
 
 
 def test_whom_a_trainer_waits_for_is_said(tmp_path: Path) -> None:

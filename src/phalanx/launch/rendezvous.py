@@ -102,7 +102,7 @@ def _meet(role: Role, timeout_s: float, environment: Environment) -> Role:
         role = _acquainted(role, store)
         if role.kind != "scheduler":
             if role.launcher == "DMLC":
-                attend(_host(role.master), int(store.get("attendance")))
+                attend(role, _host(role.master), int(store.get("attendance")))
             store.add("met", 1)
         if keeper:
             _await_all(role, store, "met", expected, timeout_s)

@@ -5,18 +5,33 @@
 
 import os
 import signal
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import zmq
 
 from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
-from phalanx.exchange.liveness import watch_servers
+from phalanx.exchange.liveness import presence_id, watch_servers
 from phalanx.exchange.pserver.servers import Servers
-from tests.exchange.pserver.pserver_jobs import JobOfProcesses, until
+from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, until
 
 LONG = 3000.0
+
+
+@contextmanager
+def seen(job: JobOfProcesses, rank: int, looks: int = 1) -> Iterator[None]:
+    """A worker that is there, from when the server has looked at it, and is gone afterwards."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.ROUTING_ID, presence_id(KEY, rank))
+        socket.connect(job.addresses[0])
+        for _ in range(looks):
+            assert socket.poll(60_000)
+            assert socket.recv() == b""
+        yield
 
 
 @pytest.mark.parametrize("job", [(2, 2, "tcp", 2.0)], indirect=True)
@@ -80,21 +95,16 @@ def test_a_lost_server_ends_the_trainers(job: JobOfProcesses, number: signal.Sig
 @pytest.mark.parametrize("job", [(1, 1, "tcp", 3.0)], indirect=True)
 def test_a_server_ends_when_the_first_worker_is_gone_before_it_joined(job: JobOfProcesses) -> None:
     """As when its data cannot be opened."""
-    watch = watch_servers(job.role("trainer", 0), ExchangeConfig(silence_s=3.0))
-    watch.await_all(60)
-    job.servers[0].join(1.5)
-    assert job.servers[0].exitcode is None
-    watch.close()
+    with seen(job, rank=0, looks=4):
+        assert job.servers[0].exitcode is None
     job.servers[0].join(60)
     assert job.servers[0].exitcode == 0
 
 
 @pytest.mark.parametrize("job", [(1, 2, "tcp", 3.0)], indirect=True)
 def test_a_worker_that_is_gone_before_anybody_joined_is_not_waited_for(job: JobOfProcesses) -> None:
-    watch = watch_servers(job.role("trainer", 1), ExchangeConfig(silence_s=3.0))
-    watch.await_all(60)
-    time.sleep(1.5)  # the server looks twice a second
-    watch.close()
+    with seen(job, rank=1):
+        pass
     job.start_worker(0, timeout_s=LONG)
     job.join(60)
     assert "worker 1 is gone" in job.lines("trainer-0")[-1]["error"]

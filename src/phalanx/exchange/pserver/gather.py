@@ -8,6 +8,7 @@ import zmq
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.liveness import Watch
 from phalanx.exchange.pserver.link import Link
+from phalanx.exchange.pserver.members import not_welcome
 from phalanx.exchange.pserver.wire import Kind
 from phalanx.launch.role import Role
 from phalanx.wire.seal import Refused, as_json, from_json
@@ -54,18 +55,23 @@ class Gathered:
     """The same at the server. A topic is complete once each of the job's workers has said something about it."""
 
     _texts: dict[str, dict[int, str]] = field(default_factory=dict)
-    _world: int = 0
+    world: int = 0  # how many workers there are, as the first who spoke was told
 
-    def take(self, rank: int, told: dict[str, object]) -> dict[str, object]:
-        """What a worker says, and the answer to it. Once all have spoken, what is said later changes nothing."""
+    def take(self, rank: int, told: dict[str, object], world_of_job: int | None = None) -> tuple[list[int], list[str]]:
+        """What a worker says; who is still missing, and otherwise what all have said.
+
+        Once all have spoken, what is said later changes nothing. `world_of_job` is known once a worker has joined.
+        """
         topic, text, world = told.get("topic"), told.get("text"), told.get("world")
         if not (isinstance(topic, str) and isinstance(text, str) and isinstance(world, int)):
             raise Refused("garbage")
-        self._world = self._world or world
-        if world != self._world or not 0 <= rank < world:
+        if not 0 <= rank < world:
             raise Refused("rank")
+        self.world = world_of_job or self.world or world
+        if world != self.world:
+            raise not_welcome(rank, f"it was told of {world} workers, the others of {self.world}")
         texts = self._texts.setdefault(topic, {})
-        if len(texts) < world:
+        if any(each not in texts for each in range(world)):
             texts[rank] = text
         missing = [each for each in range(world) if each not in texts]
-        return {"missing": missing, "texts": [] if missing else [texts[each] for each in range(world)]}
+        return missing, [] if missing else [texts[each] for each in range(world)]

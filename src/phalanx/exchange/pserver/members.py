@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from phalanx.errors import UserError
 from phalanx.exchange.pserver.slices import Slice, offsets
 from phalanx.exchange.pserver.wire import Header, Kind
 from phalanx.wire.memory import TOKEN_BYTES, Watch
@@ -123,3 +124,10 @@ class Members:
 def places_of(slices: Iterable[Slice]) -> tuple[dict[int, int], int]:
     """The layout of a worker's area, and of the server's own: the same on both sides."""
     return offsets(slices, TOKEN_BYTES)
+
+
+def not_welcome(rank: int, why: str) -> UserError:
+    """What a worker is told that is not one of this job's."""
+    return UserError(
+        f"worker {rank} cannot join this job", why=why, remedy="start all workers of a job together, with one command"
+    )

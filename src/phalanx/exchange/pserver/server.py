@@ -1,7 +1,7 @@
 """A parameter server: receives pushes, updates its slices when the policy says so, answers with parameters."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Any
 
@@ -18,7 +18,7 @@ from phalanx.exchange.pserver.gather import Gathered
 from phalanx.exchange.pserver.held import Held
 from phalanx.exchange.pserver.job import Job
 from phalanx.exchange.pserver.journal import Journal
-from phalanx.exchange.pserver.members import Member, Members, places_of
+from phalanx.exchange.pserver.members import Member, Members, not_welcome, places_of
 from phalanx.exchange.pserver.policy import Policy, Push, make_policy
 from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.reduce import Reduces
@@ -58,7 +58,7 @@ class Server:
         self._gathered = Gathered()
         self._pulls: list[tuple[Member, Header]] = []  # wait for the first parameters
         self._left: list[int] = []
-        self._parted: LostWorker | None = None  # why no further step is made, in an elastic job that lost a worker
+        self._parted: LostWorker | None = None  # why no further step is made: a worker was lost
         self._last_loss = 0.0
         self._coming = Patience(0.0)  # for those who have not come yet
         self._reached = 0  # the furthest step that any worker pushed, plus 1
@@ -102,18 +102,17 @@ class Server:
 
     @property
     def begun(self) -> bool:
-        """Whether any worker has joined."""
-        return self._job is not None
+        """Whether any worker has joined, or none can any more."""
+        return self._job is not None or self._parted is not None
 
     def tick(self) -> None:
         """Once a second or so: who is gone, and who has been silent for too long while others wait?"""
         if self._job is None:
-            if 0 in self._presence.gone(range(_FIRST_RANKS)):
-                say(f"server-{self._number}: worker 0 is gone before it began; ending")
-                self.finished = True
-            return
+            return self._tick_early()
         for rank in self._presence.gone(sorted(self.members.live)):
-            self.lose(rank, f"its connection broke, or was silent for {self._presence.silence_s:g} s")
+            self.lose(rank, self._silence)
+        if self._parted is not None and not self._job.elastic and not self._any_here(self.members.live):
+            self.finished = True  # all that could be told of the loss were
         timeout_s = self._job.timeout_s
         waiting = any(held.arrived or held.applied for held in self._held.values()) or self._reduces or self._pulls
         if waiting:
@@ -130,6 +129,32 @@ class Server:
         elif missing and self._coming.due and self._number == 0:
             workers = ", ".join(map(str, sorted(missing)[:8]))
             self._coming.word(f"server-0 waits for {len(missing)} of {self._job.world} workers: {workers}")
+        return None
+
+    def _tick_early(self) -> None:
+        """Before anybody has joined: without the first worker nothing begins."""
+        ranks = range(self._gathered.world or _FIRST_RANKS)
+        gone = self._presence.gone(ranks)
+        if 0 not in gone:
+            return
+        if self._parted is None:
+            say(f"server-{self._number}: worker 0 is gone before it began; ending")
+            self._parted = self._lost_early(gone[0])
+        self.finished = not self._any_here(ranks)  # who is here hears of it when it gathers or joins
+
+    def _any_here(self, ranks: Iterable[int]) -> bool:
+        return any(map(self._presence.here, ranks))
+
+    @property
+    def _silence(self) -> str:
+        return f"its connection broke, or was silent for {self._presence.silence_s:g} s"
+
+    def _lost_early(self, rank: int, how: str = "") -> LostWorker:
+        return LostWorker(
+            f"worker {rank} is gone: {how or self._silence}",
+            why="before the first step all workers agree on what they do, and it ended before that",
+            remedy=f"see the log of trainer-{rank}, or what it said last; then start the job again",
+        )
 
     def lose(self, rank: int, why: str) -> None:
         """A worker is dead. async and ssp go on without it; sync cannot."""
@@ -151,7 +176,14 @@ class Server:
     def _gather(self, identity: bytes, header: Header, payload: Payload) -> None:
         told = from_json(payload)
         self.members.answered(identity, told.get("nonce"))
-        self._send(identity, header.reply(Kind.GATHERED), as_json(self._gathered.take(header.worker, told)))
+        self._refuse_parted()
+        missing, texts = self._gathered.take(header.worker, told, self._job.world if self._job is not None else None)
+        self._presence.expect(header.worker)
+        if missing and (gone := self._presence.known_gone(range(self._gathered.world))):
+            raise self._lost_early(gone[0])  # whether or not it has spoken: all are needed for what comes next
+        if lost := self.members.lost.intersection(missing):
+            raise self._lost_early(min(lost), "the others go on without it")
+        self._send(identity, header.reply(Kind.GATHERED), as_json({"missing": missing, "texts": texts}))
 
     def _join(self, identity: bytes, header: Header, payload: Payload, address: str) -> None:
         told = from_json(payload)
@@ -162,12 +194,12 @@ class Server:
         if self._job is None:
             self._configure(job)
         elif difference := self._job.difference(job):
-            raise _not_welcome(rank, f"its settings differ from the others': {difference}")
+            raise not_welcome(rank, f"its settings differ from the others': {difference}")
         if rank >= job.world:
             raise Refused("rank")
         rejoined = rank in self.members.by_rank or rank in self.members.lost
         if rejoined and self._policy.still:
-            raise _not_welcome(rank, "in sync mode a lost worker ends the job; resume it instead")
+            raise not_welcome(rank, "in sync mode a lost worker ends the job; resume it instead")
         if rank in self.members.by_rank:
             self.lose(rank, "a new process took its place")
         step = self._step_to_join()
@@ -254,14 +286,16 @@ class Server:
             remedy=f"see the log of trainer-{rank}; phalanx train --resume goes on from the last checkpoint",
         )
         self._fail(error)
-        if self._job is not None and self._job.elastic:
-            # No update is made from now on: survivors save the last step that all slices have reached.
+        unaware = self._any_here(self.members.live - self.members.by_rank.keys())
+        if unaware or (self._job is not None and self._job.elastic):
+            # No update is made from now on: survivors save the last step that all slices have reached, where the job is
+            # elastic; and who has not joined yet hears of the loss when it does.
             self._parted, self.finished = error, False
             for held in self._held.values():
                 held.arrived.clear()
 
     def _refuse_parted(self) -> None:
-        """After a loss in an elastic job, only what a survivor needs to save is answered."""
+        """After a loss only what a survivor of an elastic job needs to save is answered."""
         if self._parted is not None:
             raise self._parted
 
@@ -444,9 +478,3 @@ def _told(error: UserError) -> bytes:
     """An error for the worker to raise."""
     lost = isinstance(error, LostWorker)
     return as_json({"what": error.what, "why": error.why, "remedy": error.remedy, "lost": lost})
-
-
-def _not_welcome(rank: int, why: str) -> UserError:
-    return UserError(
-        f"worker {rank} cannot join this job", why=why, remedy="start all workers of a job together, with one command"
-    )
