@@ -1,6 +1,7 @@
 """Workers that were started with different settings, or see different data, do not train together."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from phalanx.config.resolve import parse_override, resolve
 from phalanx.engine.agreement import refuse_other_settings
 from phalanx.errors import UserError
 from phalanx.launch.network import free_port
+from phalanx.native.build import find_library
 from tests.conftest import LEAN
 
 
@@ -26,7 +28,7 @@ class Met:
         return list(self.before) or [text]
 
 
-def start_two(tmp_path: Path, *words: tuple[str, ...]) -> list[tuple[int, str]]:
+def start_two(tmp_path: Path, *words: tuple[str, ...], second: dict[str, str] | None = None) -> list[tuple[int, str]]:
     """Two workers as torchrun's variables have them, each with words of its own; their exit codes and last words."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port("127.0.0.1")), "WORLD_SIZE": "2"}
     started = []
@@ -34,7 +36,7 @@ def start_two(tmp_path: Path, *words: tuple[str, ...]) -> list[tuple[int, str]]:
         ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
         train = [sys.executable, "-m", "phalanx", "train", "digits", *LEAN, "train.length=2st", "model.name=wrn10_1"]
         command = [*train, *own, "--out", str(tmp_path / "run")]
-        environment = {**os.environ, **place, **ranks}
+        environment = {**os.environ, **place, **ranks, **((second or {}) if rank else {})}
         started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
     try:
         ended = [process.communicate(timeout=300)[1].decode() for process in started]
@@ -51,6 +53,18 @@ def test_another_setting_is_refused_by_name_and_host(tmp_path: Path) -> None:
         assert "the workers of this job differ in optim.lr: 0.1 for worker 0 on" in said
         assert "; 0.2 for worker 1 on" in said
     assert not (tmp_path / "run" / "events.jsonl").exists()
+
+
+@pytest.mark.skipif(find_library("winograd").handle is None, reason=find_library("winograd").reason)
+def test_a_worker_that_cannot_compute_as_asked_ends_the_job(tmp_path: Path) -> None:
+    words, without = ("machine.fast_path=native",), {"PHALANX_NATIVE": "0"}
+    for code, said in start_two(tmp_path, words, words, second=without):
+        assert code == 2
+        assert f"{socket.gethostname()} (worker 1) cannot compute with machine.fast_path=native" in said
+        assert "install a C compiler there; or machine.fast_path=auto" in said
+    auto = ("machine.fast_path=auto",)
+    assert [code for code, _ in start_two(tmp_path, auto, auto, second=without)] == [0, 0]
+    assert "fast_path: products" in (tmp_path / "run" / "config.yaml").read_text()
 
 
 def test_other_data_are_refused(tmp_path: Path) -> None:
