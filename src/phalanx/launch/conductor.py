@@ -77,6 +77,7 @@ class Conductor:
                 task.cancel()
             for output in self._outputs.values():
                 output.close()
+            self._refresh()  # the last step may be younger than the last look
             self._record.state, self._record.exit_code, self._record.ended = "ended", code, time.time()
             with contextlib.suppress(UserError):  # what is wrong may be that nothing can be written
                 self._record.write()
