@@ -37,6 +37,16 @@ def test_on_a_new_host_that_shares_the_disk(lab: Lab, tmp_path: Path) -> None:
     assert [record["step"] for record in read_events(run) if record["kind"] == "eval"] == [4]
 
 
+def test_roles_are_spread_over_hosts(lab: Lab, tmp_path: Path) -> None:
+    """Whoever is not a trainer goes where the fewest are, in a job that runs."""
+    run = tmp_path / "run"
+    words = ["-n", "2", "-s", "2", "--ips", "h1,h2,h3,h4", "--", *TRAIN, "--evaluator", "--data-servers", "1"]
+    lab.run("h1", launch(lab, *words, "--out", str(run)))
+    hosts = [record.host for record in load_record(run).roles]
+    assert len(hosts) == 6
+    assert sorted(hosts.count(host) for host in ("h1", "h2", "h3", "h4")) == [1, 1, 2, 2]
+
+
 def test_hosts_that_share_no_disk(lab: Lab) -> None:
     """One that is named is refused with the reason; by default it is where the run's folder is, whoever is idle."""
     named = ["-n", "1", "--ips", "h1,h2", "--evaluator-on", "h2", "--", *TRAIN, "--out", "refused"]

@@ -145,6 +145,34 @@ def listening_ports(lab: Lab, host: str) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"}
 
 
+@pytest.mark.parametrize(
+    ("variables", "flags", "both"),
+    [
+        (
+            "DMLC_ROLE=worker DMLC_NUM_WORKER=2 DMLC_NUM_SERVER=2 DMLC_PS_ROOT_URI=127.0.0.1 DMLC_PS_ROOT_PORT=9092",
+            ["--update-method", "local"],
+            "DMLC_NUM_SERVER=2 contradicts --update-method local",
+        ),
+        (
+            "PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINERS=2 PADDLE_TRAINER_IPS=127.0.0.1,127.0.0.2 PADDLE_TRAINER_ID=0",
+            ["--workers", "4"],
+            "PADDLE_TRAINERS=2 contradicts --workers 4",
+        ),
+    ],
+    ids=["DMLC", "Paddle"],
+)
+def test_what_variables_and_flags_contradict_is_refused_by_both_names(
+    tmp_path: Path, variables: str, flags: list[str], both: str
+) -> None:
+    environment = {**os.environ, **env(variables)}
+    done = subprocess.run(
+        [*PHALANX, *flags], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2
+    assert both in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.lab
 @pytest.mark.parametrize("method", [["--update-method=pserver"], []], ids=["pserver typed", "no method"])
 def test_paddles_nccl2_example_is_collective(lab: Lab, tmp_path: Path, method: list[str]) -> None:
