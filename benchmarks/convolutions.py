@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-from phalanx.engine.convolution import Forms, Shape, forms_for, gradients, output
-from phalanx.engine.settings import keep_freed_memory
+from phalanx.cpu.convolution import ConvAlgorithms, Shape, algorithms_for, gradients, output
+from phalanx.machine.settings import keep_freed_memory
 
 SHAPES = (
     (16, 64, 64, 56),
@@ -40,9 +40,9 @@ def main() -> None:
         weight = torch.randn(outer, inner, 3, 3).to(memory_format=torch.channels_last)
         work = 2.0 * grad.numel() * inner * 9
         said = []
-        for which, ways in forms_for(weight, shape).items():
+        for which, ways in algorithms_for(weight, shape).items():
             for way in ways:
-                forms, needed = Forms(**{which: way}), (which == "data", which == "weight")
+                forms, needed = ConvAlgorithms(**{which: way}), (which == "data", which == "weight")
                 if which == "output":
                     seconds = _seconds(lambda: output(x, weight, None, shape, forms))  # noqa: B023 (called at once)
                 else:

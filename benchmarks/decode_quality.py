@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.data.augment.framing import RandomResizedCrop
 from phalanx.data.base import Pixels, View
-from phalanx.data.decode import Decoding, Target, decode_all
-from phalanx.data.files import open_class_folders
-from phalanx.data.framing import RandomResizedCrop
+from phalanx.data.decode.images import Decoding, Target, decode_all
 from phalanx.data.order import Indices
+from phalanx.data.sources.folders import open_class_folders
 
 EXACT = Decoding(exact=True)
 FAST = Decoding()

@@ -17,13 +17,13 @@ from pathlib import Path
 from tests.data.shard_files import Sample, example, tf_record, write_rec, write_wds
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.crc32c import crc32c
-from phalanx.data.files import open_class_folders
-from phalanx.data.recordio import open_recordio
-from phalanx.data.sharded import ShardSource
-from phalanx.data.tfrecord import open_tfrecord
-from phalanx.data.want import Want
-from phalanx.data.webdataset import open_webdataset
+from phalanx.data.sources.crc32c import crc32c
+from phalanx.data.sources.folders import open_class_folders
+from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.recordio import open_recordio
+from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.tfrecord import open_tfrecord
+from phalanx.data.sources.webdataset import open_webdataset
 
 
 def main() -> None:
@@ -65,11 +65,11 @@ def _samples(folder: Path, enough: int) -> list[Sample]:
     return samples
 
 
-def _want() -> Want:
-    return Want(DataConfig(), None, None)
+def _want() -> OpenRequest:
+    return OpenRequest(DataConfig(), None, None)
 
 
-def _indexed_anew(path: Path, read: Callable[[list[Path], Want], ShardSource]) -> None:
+def _indexed_anew(path: Path, read: Callable[[list[Path], OpenRequest], ShardSource]) -> None:
     shutil.rmtree(path.parent / ".phalanx", ignore_errors=True)
     read([path], _want())
 
@@ -80,7 +80,7 @@ def _seconds(action: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-FORMATS: dict[str, tuple[Callable[[Path, list[Sample]], Path], Callable[[list[Path], Want], ShardSource]]] = {
+FORMATS: dict[str, tuple[Callable[[Path, list[Sample]], Path], Callable[[list[Path], OpenRequest], ShardSource]]] = {
     "rec": (write_rec, open_recordio),
     "tfrecord": (_write_tfrecord, open_tfrecord),
     "tar": (write_wds, open_webdataset),

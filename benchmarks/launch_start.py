@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from tests.lab.hosts import Lab, hosts_up
 
-from phalanx.observe.events import read_events
+from phalanx.runs.events import read_events
 
 TRAINING = ["train", "digits", "model.name=wrn10_1", "train.length=2st", "machine.threads=1", "train.log_every=1"]
 TRAINING += ["train.global_batch_size=96", "eval.every=100%"]

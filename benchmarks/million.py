@@ -19,12 +19,12 @@ from tests.data.jpegs import jpeg, photograph
 from tests.data.shard_files import rec_image
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.encoded import EncodedSource, decode_pool
-from phalanx.data.files import open_class_folders
-from phalanx.data.framing import RandomResizedCrop
+from phalanx.data.augment.framing import RandomResizedCrop
 from phalanx.data.pipeline import Pipeline
-from phalanx.data.recordio import open_recordio
-from phalanx.data.want import Want
+from phalanx.data.sources.encoded import EncodedSource, decode_pool
+from phalanx.data.sources.folders import open_class_folders
+from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.recordio import open_recordio
 
 CLASSES, BATCH, BATCHES = 1000, 64, 30
 MOST_LINKS = 30_000  # ext4 allows 65,000 to a file
@@ -39,7 +39,7 @@ def main() -> None:
         _link(Path(folder), sorted(arguments.photographs.rglob("*.jpg")), arguments.images)
         _report("class folders", lambda: open_class_folders(Path(folder, "train"), channels=3, pool=decode_pool(2)))
         record = _record_file(Path(folder, "train.rec"), arguments.images)
-        _report("one .rec file", lambda: open_recordio([record], Want(DataConfig(), 3, decode_pool(2))))
+        _report("one .rec file", lambda: open_recordio([record], OpenRequest(DataConfig(), 3, decode_pool(2))))
         index = sum(file.stat().st_size for file in Path(folder, ".phalanx").rglob("*") if file.is_file())
         print(f"its index on disk: {index / 1e6:.0f} MB")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.data.shard_files import example, tf_record
 
-from phalanx.data.crc32c import crc32c
-from phalanx.data.files import open_class_folders
+from phalanx.data.sources.crc32c import crc32c
+from phalanx.data.sources.folders import open_class_folders
 
 MODEL, SIZE = "cifar_resnet20", 64
 

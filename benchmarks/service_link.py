@@ -18,10 +18,10 @@ from contextlib import ExitStack, closing, contextmanager
 
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
-from phalanx.data.open import open_data
 from phalanx.data.service.client import Service
+from phalanx.data.sources.open import open_data
 from phalanx.data.training import training_pipeline
-from phalanx.engine.settings import keep_freed_memory
+from phalanx.machine.settings import keep_freed_memory
 
 SPACES = ("svc-server", "svc-trainer")
 HOSTS = ("10.99.0.1", "10.99.0.2")

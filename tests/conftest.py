@@ -11,9 +11,9 @@ from rich.console import Console
 
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
-from phalanx.cpu.features import hold_libraries_to_level
-from phalanx.openmp import let_idle_threads_sleep
-from phalanx.request import Request
+from phalanx.machine.openmp import let_idle_threads_sleep
+from phalanx.native.features import hold_libraries_to_level
+from phalanx.roles.request import Request
 
 # A shell starts what it puts into the background with Ctrl-C ignored; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,7 +50,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train_digits(out: Path, *settings: str) -> Path:
     """A run on the built-in digits, in this process; the run's folder."""
-    from phalanx.train import run
+    from phalanx.roles.trainer import run
 
     resolved = resolve([*load_recipe("digits").layers, *map(parse_override, settings)])
     assert run(Request(resolved, "test", out=out), Console(file=io.StringIO())) == 0

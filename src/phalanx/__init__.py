@@ -1,3 +1,3 @@
 """Phalanx trains image classifiers on one machine or many: one recipe, one result."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,6 +1,6 @@
 """`python -m phalanx` is `phalanx`; torchrun and mpirun start it this way."""
 
-from phalanx.cli import main
+from phalanx.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from phalanx.bench.io import BOUND, OURS, PILLOW, Plan, bench_io
+from phalanx.bench.io import BOUND, OURS, PILLOW, IoPlan, bench_io
 from phalanx.errors import UserError
 from tests.data.jpegs import jpeg, native, photograph
 from tests.data.samples import assert_helpful, image_bytes, write_images
 
-QUICK = Plan(size=32, batch_size=8, threads=1, decode="fast", rounds=1, seconds=0.05, reads=24)
+QUICK = IoPlan(size=32, batch_size=8, threads=1, decode="fast", rounds=1, seconds=0.05, reads=24)
 
 
 def write_photographs(folder: Path) -> Path:

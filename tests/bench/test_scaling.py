@@ -9,7 +9,7 @@ from rich.console import Console
 from phalanx.bench.history import entries
 from phalanx.bench.scaling import bench_scaling
 from phalanx.bench.scaling_figure import draw_scaling
-from phalanx.bench.scaling_plan import Plan, parse_workers, refuse_uneven
+from phalanx.bench.scaling_plan import ScalingPlan, parse_workers, refuse_uneven
 from phalanx.bench.scaling_runs import Run, rate_together, run_of_independents, run_of_job
 from phalanx.bench.scaling_table import Pair, Results, make_figures, make_rows, make_tables, reason
 from phalanx.bench.training import Trained, Training, TrainingFailed, last_words, train_together
@@ -17,7 +17,7 @@ from phalanx.errors import UserError
 from tests.data.samples import assert_helpful
 
 
-def plan(**changes: object) -> Plan:
+def plan(**changes: object) -> ScalingPlan:
     given: dict[str, object] = {
         "workers": (1, 2),
         "method": "collective",
@@ -31,7 +31,7 @@ def plan(**changes: object) -> Plan:
         "launcher": None,
         "hostfile": None,
     }
-    return Plan(**(given | changes))  # type: ignore[arg-type]
+    return ScalingPlan(**(given | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("own_cache")

@@ -12,12 +12,14 @@ from rich.console import Console
 from phalanx.bench.contender import Contender, Turn
 from phalanx.bench.environments import Found, find_peers, parse_environments
 from phalanx.bench.history import entries
-from phalanx.bench.train import OURS, Line, Measured, Plan, bench_train, make_figures, make_plan, make_table
+from phalanx.bench.train import OURS, Line, Measured, TrainBenchPlan, bench_train, make_figures, make_plan, make_table
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful
 
-QUICK = Plan("test_resnet", batch_size=2, size=32, steps=1, rounds=1, turn_s=60.0, precision="fp32", threads=1)
-GIVEN = Plan("resnet50", batch_size=32, size=224, steps=4, rounds=3, turn_s=60.0, precision="fp32", threads=2)
+QUICK = TrainBenchPlan(
+    "test_resnet", batch_size=2, size=32, steps=1, rounds=1, turn_s=60.0, precision="fp32", threads=1
+)
+GIVEN = TrainBenchPlan("resnet50", batch_size=32, size=224, steps=4, rounds=3, turn_s=60.0, precision="fp32", threads=2)
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -139,7 +141,12 @@ def test_a_peer_that_is_not_known_is_refused(wrong: str, parts: tuple[str, ...])
 def test_a_model_that_is_not_known_is_refused() -> None:
     with pytest.raises(UserError) as caught:
         bench_train(
-            Console(quiet=True), Plan("resnt50", 2, 32, 1, 1, 1.0, "fp32", 1), [], {}, markdown=None, json_file=None
+            Console(quiet=True),
+            TrainBenchPlan("resnt50", 2, 32, 1, 1, 1.0, "fp32", 1),
+            [],
+            {},
+            markdown=None,
+            json_file=None,
         )
     assert_helpful(caught.value, "resnt50", "resnet50")
 

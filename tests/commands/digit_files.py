@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from phalanx.data.embedded import open_digits
+from phalanx.data.sources.embedded import open_digits
 
 
 def write_digits(folder: Path, count: int | None = None) -> Path:

@@ -14,7 +14,7 @@ from rich.console import Console
 from phalanx.commands.compare import compare_runs, largest_difference
 from phalanx.commands.compare_table import show_results, table_format
 from phalanx.errors import UserError
-from phalanx.results import read_results
+from phalanx.observe.results import read_results
 from tests.conftest import LEAN, train_digits
 
 

@@ -10,7 +10,7 @@ from phalanx.commands.data_info import show_info
 from phalanx.errors import UserError
 from tests.data.pack.packs import pack_folder, write_dataset
 from tests.data.samples import assert_helpful, write_images
-from tests.data.test_cifar import write_cifar10
+from tests.data.sources.test_cifar import write_cifar10
 
 
 def said(source: Path | str, out: Path | None, *settings: str, as_json: bool = False, terminal: bool = False) -> str:

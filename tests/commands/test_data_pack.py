@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from rich.console import Console
 
-from phalanx.cli_data import FORMS, SPLITS
+from phalanx.cli.data import FORMS, SPLITS
 from phalanx.commands.data_pack import pack_data
 from phalanx.data.pack.manifest import Form, Options, load_manifest
 from phalanx.errors import UserError
@@ -17,7 +17,7 @@ from tests.data.samples import assert_helpful
 
 PROBE = """
 import json, sys
-from phalanx.cli import main
+from phalanx.cli.main import main
 said = {}
 for arguments in json.loads(sys.argv[1]):
     sys.argv = ["phalanx", "data", *arguments]

@@ -7,12 +7,12 @@ from rich.console import Console
 
 from phalanx.commands.data_verify import verify_data
 from phalanx.config.schema import DataConfig
-from phalanx.data.open import open_data
 from phalanx.data.pack.manifest import load_manifest, save_manifest
+from phalanx.data.sources.open import open_data
 from phalanx.errors import UserError
 from tests.data.pack.packs import COMMAND, pack_folder, write_dataset
 from tests.data.samples import assert_helpful
-from tests.data.test_cifar import write_cifar10
+from tests.data.sources.test_cifar import write_cifar10
 
 
 def verified(source: Path | str, out: Path | None = None, *settings: str) -> tuple[int, list[str]]:

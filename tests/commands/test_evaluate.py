@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from phalanx import checkpoint
 from phalanx.commands.evaluate import evaluate_checkpoint
 from phalanx.errors import UserError
+from phalanx.runs import checkpoint
 from tests.commands.digit_files import write_digits
 
 

@@ -46,7 +46,7 @@ def test_safetensors_and_torch_answer_as_the_model_does(digits_run: Path, tmp_pa
     config = json.loads(inside["config.json"])
     assert config == json.loads((out / "config.json").read_text())
     assert config["label_names"] == [str(digit) for digit in range(10)]
-    assert config["pretrained_cfg"]["mean"] == trained.identity.mean
+    assert config["pretrained_cfg"]["mean"] == trained.spec.mean
     assert config["pretrained_cfg"]["crop_mode"] == "squash"
     assert config["phalanx"]["top1"] == json.loads((run / "summary.json").read_text())["best"]["top1"]
 

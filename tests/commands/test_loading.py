@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from phalanx import checkpoint
 from phalanx.commands.loading import load_trained
 from phalanx.errors import UserError
+from phalanx.runs import checkpoint
 
 
 def test_the_averaged_weights_are_used_where_there_are_some(digits_run: Path) -> None:

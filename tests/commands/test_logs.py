@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from phalanx.commands.logs import logs_of, print_logs
-from phalanx.launch.processes import start_time
 from phalanx.launch.record import JobRecord, load_record
+from phalanx.machine.processes import start_time
 from tests.lab.hosts import until
 
 

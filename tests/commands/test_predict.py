@@ -9,8 +9,8 @@ from rich.console import Console
 
 from phalanx.commands.loading import load_trained
 from phalanx.commands.predict import find_images, predict_images
-from phalanx.data.embedded import open_digits
-from phalanx.data.framing import Whole
+from phalanx.data.augment.framing import Whole
+from phalanx.data.sources.embedded import open_digits
 from phalanx.errors import UserError
 from tests.commands.digit_files import write_digits
 

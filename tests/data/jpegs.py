@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from phalanx.data.base import Pixels
-from phalanx.data.jpeg import JpegDecoder, decoder_status, find_decoder
+from phalanx.data.decode.jpeg import JpegDecoder, decoder_status, find_decoder
 
 # What Pillow cannot write: colours at a quarter of the width, and at half the height. By OpenCV, of a pattern.
 ODD_SAMPLING = {

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.want import Want
+from phalanx.data.sources.open_request import OpenRequest
 from tests.data.samples import image_bytes
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 Sample = tuple[bytes, int]  # an image and its label
 
 
-def wanted(*, classes: list[str] | None = None, **settings: Any) -> Want:
+def wanted(*, classes: list[str] | None = None, **settings: Any) -> OpenRequest:
     """What an opener is asked for under these settings of `data`."""
-    return Want(DataConfig.model_validate(settings), None, None, classes)
+    return OpenRequest(DataConfig.model_validate(settings), None, None, classes)
 
 
 def pictures(count: int, classes: int = 3, form: str = "JPEG") -> list[Sample]:

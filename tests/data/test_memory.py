@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phalanx.data.encoded import decode_pool
-from phalanx.data.files import open_class_folders
-from phalanx.data.framing import RandomResizedCrop
+from phalanx.data.augment.framing import RandomResizedCrop
 from phalanx.data.pipeline import Pipeline
+from phalanx.data.sources.encoded import decode_pool
+from phalanx.data.sources.folders import open_class_folders
 from tests.data.jpegs import jpeg, photograph
 
 EPOCHS = 50

@@ -17,14 +17,14 @@ import torch
 from PIL import Image
 
 from phalanx.config.schema import AugmentConfig
-from phalanx.data.arrays import ArraySource, array_source
-from phalanx.data.bad_images import BadImages
+from phalanx.data.augment.framing import PadCrop, RandomResizedCrop, Whole
+from phalanx.data.augment.pixels import pixel_ops
 from phalanx.data.base import Batch, Framing, Read
-from phalanx.data.files import open_class_folders
-from phalanx.data.framing import PadCrop, RandomResizedCrop, Whole
 from phalanx.data.order import Indices, Share
 from phalanx.data.pipeline import Pipeline, _single_core_threads, evaluation_batches
-from phalanx.data.pixels import pixel_ops
+from phalanx.data.sources.arrays import ArraySource, array_source
+from phalanx.data.sources.bad_images import BadImages
+from phalanx.data.sources.folders import open_class_folders
 from phalanx.errors import UserError
 
 SIZE = 8

@@ -13,8 +13,8 @@ from PIL import Image
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.engine.agreement import refuse_other_settings
 from phalanx.errors import UserError
-from phalanx.launch.network import free_port
 from phalanx.native.build import find_library
+from phalanx.net.interfaces import free_port
 from tests.conftest import LEAN
 
 
@@ -95,9 +95,9 @@ def test_who_joins_later_is_compared_with_who_began() -> None:
 
     refuse_other_settings(Heard(), config, 0)
     refuse_other_settings(Met(spoken[0]), config, 1)
-    settled = resolve([parse_override("optim.lr=0.3"), parse_override("machine.precision=bf16")]).config
-    refuse_other_settings(Met(spoken[0]), settled, 1)  # what was settled since is in the run's file
-    for heard in (config, settled):  # but those who begin a job are all asked for the same
+    job_settings = resolve([parse_override("optim.lr=0.3"), parse_override("machine.precision=bf16")]).config
+    refuse_other_settings(Met(spoken[0]), job_settings, 1)  # what was settled since is in the run's file
+    for heard in (config, job_settings):  # but those who begin a job are all asked for the same
         refuse_other_settings(Heard(), heard, 1)
     with pytest.raises(UserError, match=r"machine.precision: auto for worker 0 on .*; bf16 for worker 1 on"):
         refuse_other_settings(Met(spoken[0], spoken[-1]), config, 0)

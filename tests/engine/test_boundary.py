@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from phalanx.config.role import Role
 from phalanx.config.schema import OptimConfig
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.state import LossScale, TrainState
 from phalanx.exchange.collective import CollectiveExchange, join_group
 from phalanx.exchange.compress.spec import parse_compression
-from phalanx.exchange.meeting import StoreMeeting
-from phalanx.launch.network import free_port
-from phalanx.launch.role import Role
+from phalanx.exchange.rendezvous import StoreRendezvous
+from phalanx.net.interfaces import free_port
 from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
 
@@ -25,7 +25,7 @@ SCHEDULE = Schedule("constant", 0.1, 60, 0, "linear", 0.0, (), 0.1, 2.0, 0.0)
 @pytest.fixture
 def exchange() -> Iterator[CollectiveExchange]:
     role = Role(master=f"127.0.0.1:{free_port('127.0.0.1')}")
-    join_group(StoreMeeting(role, 20), torch.device("cpu"), 20)
+    join_group(StoreRendezvous(role, 20), torch.device("cpu"), 20)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 3))
     update = Update(dict(model.named_parameters()), [], OptimConfig(), SCHEDULE)
@@ -35,7 +35,7 @@ def exchange() -> Iterator[CollectiveExchange]:
 
 
 def backward(state: TrainState, exchange: CollectiveExchange) -> None:
-    with exchange.gathering(last=True):
+    with exchange.accumulate(last=True):
         F.cross_entropy(exchange.forward(torch.randn(6, 1, 8, 8)), torch.arange(6) % 3).backward()
     assert state.loss_scale is not None
     state.loss_scale.scale /= 2

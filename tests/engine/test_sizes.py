@@ -11,15 +11,15 @@ from phalanx.config.resolve import resolve
 from phalanx.config.schema import AugmentConfig, MachineConfig
 from phalanx.data.base import MicroBatch
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loop import Plan, make_plan
-from phalanx.engine.settings import choose
+from phalanx.engine.loop import StepPlan, make_plan
 from phalanx.engine.sizes import plan_sizes
 from phalanx.errors import UserError
-from phalanx.observe.events import read_events
+from phalanx.machine.settings import choose
+from phalanx.runs.events import read_events
 from tests.conftest import LEAN, train_digits
 from tests.data.samples import assert_helpful
 
-PLAN = Plan(steps_per_epoch=25, samples_per_step=100, total_steps=200, evaluate_every=200, save_every=200)
+PLAN = StepPlan(steps_per_epoch=25, samples_per_step=100, total_steps=200, evaluate_every=200, save_every=200)
 
 
 def asked(*sizes: tuple[int, str]) -> list[tuple[int, Duration]]:

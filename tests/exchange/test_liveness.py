@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from phalanx.errors import UserError
-from phalanx.exchange.liveness import Listener, Watch
+from phalanx.exchange.liveness import Listener, LivenessWatch
 from tests.lab.hosts import until
 from tests.processes import preload, start
 
@@ -32,8 +32,8 @@ def listen(told: Connection) -> None:
 
 
 @contextmanager
-def watching(endpoint: str, key: str = "secret") -> Iterator[Watch]:
-    watch = Watch("me", {endpoint: "the other"}, SILENCE_S, key=key)
+def watching(endpoint: str, key: str = "secret") -> Iterator[LivenessWatch]:
+    watch = LivenessWatch("me", {endpoint: "the other"}, SILENCE_S, key=key)
     try:
         yield watch
     finally:

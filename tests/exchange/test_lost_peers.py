@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.launch.network import free_port
-from phalanx.observe.events import read_events
+from phalanx.net.interfaces import free_port
+from phalanx.runs.events import read_events
 from tests.conftest import LEAN
 from tests.lab.hosts import Lab, hosts_up, until
 

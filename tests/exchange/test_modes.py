@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from phalanx import checkpoint
-from phalanx.observe.events import read_events
+from phalanx.runs import checkpoint
+from phalanx.runs.events import read_events
 from tests.conftest import LEAN
 from tests.lab.hosts import until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from phalanx import checkpoint
+from phalanx.runs import checkpoint
 from tests.conftest import LEAN
 from tests.exchange.test_modes import largest_relative_difference
 

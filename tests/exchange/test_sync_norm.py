@@ -12,18 +12,18 @@ from safetensors.torch import load_file, save_file
 from timm.layers import BatchNormAct2d  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
-from phalanx import checkpoint
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.config.role import Role
 from phalanx.errors import UserError
 from phalanx.exchange.sync_norm import SyncNorm, synchronise
-from phalanx.launch.network import free_port
-from phalanx.launch.role import Role
-from phalanx.request import Request
+from phalanx.net.interfaces import free_port
+from phalanx.roles.request import Request
+from phalanx.runs import checkpoint
 from tests.conftest import LEAN, train_digits
 from tests.processes import preload, start
 
-preload("phalanx.train", "torch._dynamo", "timm.layers")
+preload("phalanx.roles.trainer", "torch._dynamo", "timm.layers")
 
 
 def model() -> nn.Module:
@@ -106,7 +106,7 @@ SETTINGS += ["optim.lr=0.002", "schedule.kind=constant", "eval.every=1ep"]
 
 
 def train_one_of_two(rank: int, out: Path, port: int, extra: tuple[str, ...]) -> None:
-    from phalanx.train import run
+    from phalanx.roles.trainer import run
 
     two = ["exchange.method=collective", "exchange.workers=2", "exchange.sync_bn=true"]
     resolved = resolve([*load_recipe("digits").layers, *map(parse_override, [*SETTINGS, *two, *extra])])

@@ -16,13 +16,13 @@ from types import FrameType
 
 from rich.console import Console
 
-from phalanx.launch.carrier import SshCarrier
 from phalanx.launch.hosts import parse_hosts
 from phalanx.launch.job import PYTHON, Job
-from phalanx.launch.lifeline import hold_lifeline
 from phalanx.launch.messages import GRACE_S, Word
-from phalanx.launch.over_hosts import conduct_over
+from phalanx.launch.multi_host import supervise_over
 from phalanx.launch.policy import Policy
+from phalanx.launch.remote_shell import SshShell
+from phalanx.roles.lifeline import hold_lifeline
 
 ROLE: list[Word] = [PYTHON, str(Path(__file__).resolve()), "role"]
 
@@ -103,8 +103,8 @@ def main() -> int:
     job = sleepers(Path(run), Policy(forgiving=False), *what, servers=1)
     if "resumed" in what:
         job = replace(job, resumes=True, cwd=str(Path.cwd()))
-    carrier = SshCarrier(("ssh", "-F", config))
-    return conduct_over(job, parse_hosts(hosts.split(","), "test"), carrier, Console(stderr=True, width=200))
+    shell = SshShell(("ssh", "-F", config))
+    return supervise_over(job, parse_hosts(hosts.split(","), "test"), shell, Console(stderr=True, width=200))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 from phalanx.launch.code import digest_here
 from phalanx.launch.messages import decode, encode
 from phalanx.launch.policy import Policy
-from phalanx.launch.processes import marked, start_time
+from phalanx.machine.processes import marked, start_time
 from tests.lab.hosts import until
 from tests.launch.sleepers import mine, sleepers
 

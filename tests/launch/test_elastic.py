@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from phalanx import checkpoint
-from phalanx.observe.events import read_events
-from phalanx.observe.used import samples_used
+from phalanx.runs import checkpoint
+from phalanx.runs.events import read_events
+from phalanx.runs.used_samples import samples_used
 from tests.conftest import LEAN, train_digits
 from tests.exchange.test_modes import processes_of
 from tests.lab.hosts import Lab, until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.launch.record import RoleRecord, load_record
-from phalanx.observe.events import read_events
+from phalanx.runs.events import read_events
 from tests.conftest import LEAN
 from tests.lab.hosts import Lab
 

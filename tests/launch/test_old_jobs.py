@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.observe.events import EVENTS_FILE, read_events
+from phalanx.runs.events import EVENTS_FILE, read_events
 from tests.conftest import LEAN
 from tests.lab.hosts import Lab, until
 

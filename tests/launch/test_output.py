@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from phalanx.launch.output import RoleOutput, last_lines, last_progress, progress_in
-from phalanx.observe import events as ev
-from phalanx.observe.events import EventFile
 from phalanx.observe.lines import LineSink, sentence
+from phalanx.runs import events as ev
+from phalanx.runs.events import EventFile
 
 STEP = ev.Step(
     step=120, epoch=2, batch=3, batches=9, loss=0.5, top1=0.9, topk=0.99, lr=0.1, samples_per_s=812.25,

@@ -6,35 +6,41 @@ import pytest
 
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
-from phalanx.launch.placement import Apart, Seat, place, room
+from phalanx.launch.placement import DedicatedHosts, Placement, place, room
 
 A, B, C, D = (Host(name) for name in "abcd")
 
 
-def where(seats: list[Seat], kind: str) -> list[int]:
-    return [seat.host for seat in seats if seat.kind == kind]
+def where(placements: list[Placement], kind: str) -> list[int]:
+    return [placement.host for placement in placements if placement.kind == kind]
 
 
 def test_hosts_without_slots_share_trainers_evenly_and_servers_sit_beside_them() -> None:
-    seats = place([A, B, C, D], {"trainer": 6, "server": 4})
-    assert where(seats, "trainer") == [0, 0, 1, 1, 2, 3]
-    assert where(seats, "server") == [0, 1, 2, 3]
-    assert [seat.kind for seat in seats[:4]] == ["server"] * 4  # they listen before anybody looks for them
+    placements = place([A, B, C, D], {"trainer": 6, "server": 4})
+    assert where(placements, "trainer") == [0, 0, 1, 1, 2, 3]
+    assert where(placements, "server") == [0, 1, 2, 3]
+    assert [placement.kind for placement in placements[:4]] == [
+        "server"
+    ] * 4  # they listen before anybody looks for them
 
 
 def test_slots_are_filled_in_order_and_ranks_count_within_a_host() -> None:
-    seats = place([Host("a", slots=2), Host("b", slots=4), C], {"trainer": 7})
-    assert where(seats, "trainer") == [0, 0, 1, 1, 1, 1, 2]
-    assert [(seat.rank, seat.local_rank, seat.local_world) for seat in seats[:3]] == [(0, 0, 2), (1, 1, 2), (2, 0, 4)]
-    assert {seat.world for seat in seats} == {7}
+    placements = place([Host("a", slots=2), Host("b", slots=4), C], {"trainer": 7})
+    assert where(placements, "trainer") == [0, 0, 1, 1, 1, 1, 2]
+    assert [(placement.rank, placement.local_rank, placement.local_world) for placement in placements[:3]] == [
+        (0, 0, 2),
+        (1, 1, 2),
+        (2, 0, 4),
+    ]
+    assert {placement.world for placement in placements} == {7}
 
 
 def test_servers_on_hosts_of_their_own() -> None:
-    seats = place([A, B, C], {"trainer": 4, "server": 2}, Apart(servers=(1,)))
-    assert where(seats, "server") == [1, 1]
-    assert Counter(where(seats, "trainer")) == {0: 2, 2: 2}
+    placements = place([A, B, C], {"trainer": 4, "server": 2}, DedicatedHosts(servers=(1,)))
+    assert where(placements, "server") == [1, 1]
+    assert Counter(where(placements, "trainer")) == {0: 2, 2: 2}
     with pytest.raises(UserError, match="no host is left for trainers"):
-        place([A], {"trainer": 1, "server": 1}, Apart(servers=(0,)))
+        place([A], {"trainer": 1, "server": 1}, DedicatedHosts(servers=(0,)))
 
 
 def test_more_roles_than_slots_are_refused() -> None:
@@ -52,22 +58,22 @@ def test_fewer_trainers_than_hosts_leave_hosts_empty() -> None:
 
 def test_roles_beside_trainers_go_where_the_fewest_are() -> None:
     hosts = [Host("a", slots=3), Host("b", slots=3), Host("c", slots=3)]
-    seats = place(hosts, {"trainer": 4, "server": 2, "data": 2, "evaluator": 1})
-    assert where(seats, "trainer") == [0, 0, 0, 1]
-    assert where(seats, "server") == [1, 2]
-    assert where(seats, "data") == [1, 2]
-    assert where(seats, "evaluator") == [2]
-    assert next(seat for seat in seats if seat.kind == "evaluator").beside == 0
-    assert {seat.beside for seat in seats if seat.host == 0} == {3}
+    placements = place(hosts, {"trainer": 4, "server": 2, "data": 2, "evaluator": 1})
+    assert where(placements, "trainer") == [0, 0, 0, 1]
+    assert where(placements, "server") == [1, 2]
+    assert where(placements, "data") == [1, 2]
+    assert where(placements, "evaluator") == [2]
+    assert next(placement for placement in placements if placement.kind == "evaluator").beside == 0
+    assert {placement.beside for placement in placements if placement.host == 0} == {3}
     near = place(hosts, {"trainer": 4, "evaluator": 1}, reach=[0])  # it must reach the run's folder
     assert where(near, "evaluator") == [0]
 
 
 def test_an_evaluator_on_a_host_of_its_own() -> None:
-    seats = place([A, B, C], {"trainer": 4, "server": 1, "evaluator": 1}, Apart(evaluator=2))
-    assert where(seats, "evaluator") == [2]
-    assert Counter(where(seats, "trainer")) == {0: 2, 1: 2}
-    assert where(seats, "server") == [0]
+    placements = place([A, B, C], {"trainer": 4, "server": 1, "evaluator": 1}, DedicatedHosts(evaluator=2))
+    assert where(placements, "evaluator") == [2]
+    assert Counter(where(placements, "trainer")) == {0: 2, 1: 2}
+    assert where(placements, "server") == [0]
     with pytest.raises(UserError, match="no host is left for trainers") as refused:
-        place([A, B], {"trainer": 1, "evaluator": 1}, Apart(servers=(1,), evaluator=0))
+        place([A, B], {"trainer": 1, "evaluator": 1}, DedicatedHosts(servers=(1,), evaluator=0))
     assert "--servers-on and --evaluator-on" in refused.value.why

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from phalanx.cli import app
-from phalanx.cli_launch import parse_train as parse
+from phalanx.cli.launch import parse_train as parse
+from phalanx.cli.main import app
 from phalanx.errors import UserError
-from phalanx.launch.carrier import SshCarrier, Sync, agent_command
 from phalanx.launch.hosts import Host
-from phalanx.launch.network import parse_ports
 from phalanx.launch.plan import find_hosts, parse_program, recipe_position, train_words
+from phalanx.launch.remote_shell import SshShell, Sync, agent_command
+from phalanx.net.interfaces import parse_ports
 
 
 def words(*typed: str, n: int | None = None, s: int | None = None) -> list[str]:
@@ -83,7 +83,7 @@ def test_every_command_keeps_what_was_typed_in_one_word() -> None:
     """Run by a real shell, as sshd would: the words come out as they went in."""
     awkward = ["it's", '"', "$HOME", "`id`", "a\nb", "ü", "*", ""]
     echo = ["printf", "%s\\0", *awkward]
-    command = SshCarrier().command(Host("h", user="u", port=22), echo)
+    command = SshShell().command(Host("h", user="u", port=22), echo)
     assert command[:1] + command[-4:-1] == ["ssh", "-T", "u@h", "--"]
     assert command[command.index("-p") + 1] == "22"
     shell = subprocess.run(["/bin/sh", "-c", command[-1]], capture_output=True, text=True, check=True)
@@ -100,7 +100,7 @@ def test_rsync_is_told_the_port_and_the_brackets(tmp_path: Path) -> None:
     (tmp_path / "src/phalanx/__main__.py").write_text("")
     sync = Sync(tmp_path, "a b")
     assert sync.package == "src"
-    command = sync.command(SshCarrier(("ssh", "-F", "my config")), Host("fe80::1", user="u", port=2222))
+    command = sync.command(SshShell(("ssh", "-F", "my config")), Host("fe80::1", user="u", port=2222))
     assert command[-2:] == [f"{tmp_path}/", "u@[fe80::1]:a b/"]
     assert any("-p 2222" in word and "'my config'" in word for word in command)
 

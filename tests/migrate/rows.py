@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from phalanx.migrate.table import Group, Kind, Row, systems
+from phalanx.migrate.table import Group, Row, Scope, systems
 
 
 def groups() -> Iterator[tuple[str, Group]]:
@@ -11,7 +11,7 @@ def groups() -> Iterator[tuple[str, Group]]:
             yield system.name, group
 
 
-def rows(*kinds: Kind) -> list[tuple[str, Kind, Row]]:
+def rows(*kinds: Scope) -> list[tuple[str, Scope, Row]]:
     return [
         (name, group.kind, row) for name, group in groups() if not kinds or group.kind in kinds for row in group.rows
     ]

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import typer
 
-from phalanx import cli
-from phalanx.cli_launch import parse_train
+from phalanx.cli.launch import parse_train
+from phalanx.cli.main import app
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.errors import UserError
 from phalanx.migrate.refuse import MigratingCommand
-from phalanx.migrate.table import Kind, Row
+from phalanx.migrate.table import Row, Scope
 from tests.migrate.rows import label, rows
 
-COMMANDS = typer.main.get_group(cli.app).commands
+COMMANDS = typer.main.get_group(app).commands
 
 
 def refusal(command: str, *words: str) -> UserError:
@@ -34,7 +34,7 @@ def test_the_commands_know_the_table() -> None:
 
 
 @pytest.mark.parametrize(("system", "kind", "row"), rows("train", "launch", "serve-data"), ids=label)
-def test_every_old_flag_is_told_its_new_spelling(system: str, kind: Kind, row: Row) -> None:
+def test_every_old_flag_is_told_its_new_spelling(system: str, kind: Scope, row: Row) -> None:
     for name in row.names:
         if name in own_flags(kind) or name.startswith("#"):
             continue  # spelled as here, or a line of a script

@@ -11,21 +11,20 @@ import timm
 import torch
 import typer
 
-from phalanx import cli
-from phalanx.cli import read_request
-from phalanx.cli_launch import parse_train
+from phalanx.cli.launch import parse_train
+from phalanx.cli.main import app, read_request
+from phalanx.config.role import Environment
 from phalanx.config.schema import OptimConfig, RunConfig
 from phalanx.errors import UserError
 from phalanx.exchange.compress.spec import parse_compression
-from phalanx.launch.dialects import role_from
-from phalanx.launch.network import free_port
-from phalanx.launch.variables import Environment
+from phalanx.launch.env.roles import role_from_env
 from phalanx.migrate.paddleclas import KEYS
-from phalanx.migrate.table import Example, Kind, Row, systems
+from phalanx.migrate.table import Example, Row, Scope, systems
 from phalanx.models.build import is_ours
+from phalanx.net.interfaces import free_port
 from phalanx.optim.update import make_optimizer
 from tests.conftest import LEAN
-from tests.launch.test_rendezvous import dmlc, meet
+from tests.launch.env.test_complete_role import dmlc, sync_step
 from tests.migrate.rows import groups, label, rows
 
 # What some new spellings need beside them to make sense.
@@ -51,7 +50,7 @@ def resolved(words: list[str]) -> RunConfig:
 
 def parse_command(words: list[str]) -> None:
     """A whole command that the table names: it exists, and takes these words."""
-    command: Any = typer.main.get_group(cli.app)
+    command: Any = typer.main.get_group(app)
     name, *rest = words
     assert name == "phalanx"
     while hasattr(command, "commands"):
@@ -60,7 +59,7 @@ def parse_command(words: list[str]) -> None:
     command.make_context(name, [*rest, "--", "train", "digits"] if name == "launch" else rest)
 
 
-def try_out(kind: Kind, row: Row, words: list[str]) -> None:
+def try_out(kind: Scope, row: Row, words: list[str]) -> None:
     if words[0] == "phalanx":
         parse_command(words)
     elif kind == "launch" and not row.behind:
@@ -79,14 +78,14 @@ def check(config: RunConfig) -> None:
 
 
 @pytest.mark.parametrize(("kind", "row"), NEW, ids=label)
-def test_what_is_to_be_written_works(kind: Kind, row: Row) -> None:
+def test_what_is_to_be_written_works(kind: Scope, row: Row) -> None:
     for text in translations(row):
         assert "{}" not in text
         try_out(kind, row, shlex.split(text))
 
 
 @pytest.mark.parametrize(("system", "kind", "row"), rows(), ids=label)
-def test_a_row_is_whole(system: str, kind: Kind, row: Row) -> None:
+def test_a_row_is_whole(system: str, kind: Scope, row: Row) -> None:
     assert row.new or row.note or row.understood, "what is not written has a reason"
     assert not (row.new and (row.lacking or row.understood))
     assert ("{}" not in row.new and row.rewrite is None) or row.example
@@ -187,7 +186,7 @@ UNDERSTOOD = [name for _, _, row in rows("variables") if row.understood for name
 
 def outcome(environment: Environment) -> str:
     try:
-        return repr(role_from(environment))
+        return repr(role_from_env(environment))
     except UserError as error:
         return f"refused: {error}"
 
@@ -214,7 +213,7 @@ def test_dmlc_node_host_is_where_a_server_listens() -> None:
     assert "DMLC_NODE_HOST" in UNDERSTOOD
     job = dmlc(free_port("127.0.0.1"), "worker", "server", "scheduler")
     job[1]["DMLC_NODE_HOST"] = "127.0.0.2"
-    worker = meet(job)[0]
+    worker = sync_step(job)[0]
     assert worker.servers[0].startswith("tcp://127.0.0.2:")
 
 

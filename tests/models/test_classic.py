@@ -11,7 +11,6 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from phalanx import checkpoint
 from phalanx.commands.export import export_checkpoint
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
@@ -23,9 +22,10 @@ from phalanx.models.classic import CLASSICS
 from phalanx.models.listing import cost
 from phalanx.models.params import classifier_names
 from phalanx.models.pplcnet import scale_of
-from phalanx.request import Request
-from phalanx.run import RunFolder
-from phalanx.train import run
+from phalanx.roles.request import Request
+from phalanx.roles.trainer import run
+from phalanx.runs import checkpoint
+from phalanx.runs.folder import RunFolder
 from tests.conftest import LEAN
 
 SMALLEST = {"alexnet": 63, "googlenet": 15, "squeezenet1_0": 21, "squeezenet1_1": 17, "lenet": 16}

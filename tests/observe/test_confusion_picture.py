@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from phalanx.engine.confusion import Answers
 from phalanx.errors import UserError
+from phalanx.observe.confusion import Answers
 from phalanx.observe.confusion_picture import draw_confusion
 
 

@@ -4,9 +4,9 @@ import pytest
 from PIL import Image
 
 from phalanx.errors import UserError
-from phalanx.observe import events as ev
-from phalanx.observe.events import EventFile
 from phalanx.observe.plots import draw_curves, read_curves
+from phalanx.runs import events as ev
+from phalanx.runs.events import EventFile
 
 
 def make_run(folder: Path, epochs: int = 3) -> Path:

@@ -13,25 +13,25 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from phalanx.config.role import Role
 from phalanx.config.schema import AugmentConfig, ExchangeConfig, MachineConfig, ModelConfig, OptimConfig
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.settings import choose
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, train_step
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.collective import CollectiveExchange, join_group, leave_group
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import LocalExchange
-from phalanx.exchange.meeting import StoreMeeting
 from phalanx.exchange.pserver.client import PserverExchange
-from phalanx.launch.dialects import role_from
-from phalanx.launch.lifeline import hold_lifeline
-from phalanx.launch.role import Role
+from phalanx.exchange.rendezvous import StoreRendezvous
+from phalanx.launch.env.roles import role_from_env
+from phalanx.machine.settings import choose
 from phalanx.models.build import build_model
+from phalanx.net import shared_memory as memory
 from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
-from phalanx.wire import memory
+from phalanx.roles.lifeline import hold_lifeline
 
 SCHEDULE = Schedule("constant", 0.01, 1000, 0, "linear", 0.0, (), 0.1, 2.0, 0.0)
 TIMEOUT_S = 600.0
@@ -41,17 +41,17 @@ WARM_UP = 2  # rounds that fault memory in and let kernels choose
 def main() -> None:
     """What one process does, as its role and the job in its argument say."""
     hold_lifeline()
-    job, role = json.loads(sys.argv[1]), role_from(os.environ)
+    job, role = json.loads(sys.argv[1]), role_from_env(os.environ)
     assert role is not None
     if role.kind == "server":
-        from phalanx.exchange.pserver.serve import serve
+        from phalanx.roles.server import serve
 
         return serve(role)
     if job["tcp"]:  # no shared memory: every byte is sent, as between machines
-        memory.create = lambda size: memory.Area(torch.zeros(size, dtype=torch.uint8), None)
+        memory.create = lambda size: memory.SharedMemory(torch.zeros(size, dtype=torch.uint8), None)
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     settings.apply()
-    peers = join_group(StoreMeeting(role, TIMEOUT_S), settings.device, TIMEOUT_S)
+    peers = join_group(StoreRendezvous(role, TIMEOUT_S), settings.device, TIMEOUT_S)
     result = _exchange(job, role) if job["measure"] == "exchange" else _cost(job, role)
     _tell({"result": result})
     leave_group(peers)
@@ -111,7 +111,7 @@ def _cost(job: dict[str, Any], role: Role) -> dict[str, Any]:
             _timed(seconds[name], steps)
         _done(role, turn, job)
     for _, exchange in teams.values():
-        exchange.settle()
+        exchange.sync_buffers()
         exchange.close()
     return {"seconds": {name: each[1:] for name, each in seconds.items()}}
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from phalanx.run import machine, versions
+from phalanx.runs.folder import machine, versions
 
 
 @dataclass(frozen=True)

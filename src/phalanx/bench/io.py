@@ -21,12 +21,12 @@ from phalanx.bench.io_stages import stages
 from phalanx.bench.peers import PEERS
 from phalanx.bench.report import Table, tell
 from phalanx.config.schema import DataConfig
-from phalanx.data.encoded import EncodedSource
-from phalanx.data.files import FileSource
-from phalanx.data.jpeg import decoder_status, find_decoder
-from phalanx.data.labelled import Labelled
-from phalanx.data.open import open_parts
+from phalanx.data.decode.jpeg import decoder_status, find_decoder
 from phalanx.data.order import Indices
+from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.folders import FileSource
+from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.open import open_parts
 from phalanx.errors import UserError
 from phalanx.native.build import SWITCH
 from phalanx.observe.progress import progress
@@ -36,7 +36,7 @@ JPEG_START = b"\xff\xd8"
 
 
 @dataclass(frozen=True)
-class Plan:
+class IoPlan:
     """What is measured, and how."""
 
     size: int
@@ -51,7 +51,7 @@ class Plan:
 def bench_io(
     console: Console,
     data: str,
-    plan: Plan,
+    plan: IoPlan,
     peers: Sequence[str] | None,
     peer_pythons: dict[str, str],
     *,
@@ -153,7 +153,7 @@ def _commands(job: dict[str, Any], pythons: dict[str, str]) -> Commands:
     return commands
 
 
-def _measure(console: Console, commands: Commands, plan: Plan) -> tuple[dict[str, Contender], dict[str, str]]:
+def _measure(console: Console, commands: Commands, plan: IoPlan) -> tuple[dict[str, Contender], dict[str, str]]:
     """Each contender with its turns, and why others have none."""
     contenders: dict[str, Contender] = {}
     failed: dict[str, str] = {}
@@ -180,7 +180,7 @@ def _measure(console: Console, commands: Commands, plan: Plan) -> tuple[dict[str
 
 
 def _tables(
-    source: Labelled, plan: Plan, results: dict[str, Contender], split: dict[str, float], notes: Sequence[str]
+    source: Labelled, plan: IoPlan, results: dict[str, Contender], split: dict[str, float], notes: Sequence[str]
 ) -> tuple[list[Table], dict[str, float]]:
     turns = {name: contender.turns for name, contender in results.items()}
     ratios = {

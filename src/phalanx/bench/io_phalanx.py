@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from phalanx.bench.peers import Job, files_of
+from phalanx.bench.peers import PeerJob, files_of
 from phalanx.bench.turns import serve
 from phalanx.config.schema import DataConfig
-from phalanx.data.framing import RandomResizedCrop
-from phalanx.data.jpeg import find_decoder
-from phalanx.data.open import open_parts
+from phalanx.data.augment.framing import RandomResizedCrop
+from phalanx.data.decode.jpeg import find_decoder
 from phalanx.data.pipeline import Pipeline
+from phalanx.data.sources.open import open_parts
 
 
-def pipeline(job: Job) -> Iterator[int]:
+def pipeline(job: PeerJob) -> Iterator[int]:
     """Batches as training gets them."""
     torch.set_num_threads(1)
     parts, _ = open_parts(DataConfig(source=job["source"], decode=job["decode"]), threads=job["threads"])
@@ -33,7 +33,7 @@ def pipeline(job: Job) -> Iterator[int]:
     return (micro.count for batch in made.stream() for micro in batch.micro)
 
 
-def entropy(job: Job) -> Iterator[int]:
+def entropy(job: PeerJob) -> Iterator[int]:
     """Only the entropy coding undone, by as many threads, of files that are in memory: no decoder can be faster."""
     decoder = find_decoder()
     if decoder is None or decoder.library is None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.data.encoded import EncodedSource
-from phalanx.data.framing import RandomResizedCrop
-from phalanx.data.jpeg import MOST_PIXELS, Settings, find_decoder
-from phalanx.data.labelled import Labelled
-from phalanx.data.resize import address
+from phalanx.data.augment.framing import RandomResizedCrop
+from phalanx.data.decode.jpeg import MOST_PIXELS, DecodeSettings, find_decoder
+from phalanx.data.decode.resize import address
+from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.labelled import Labelled
 
 IMAGES = 256
 BATCH = 64
@@ -30,7 +30,7 @@ def stages(source: Labelled, indices: npt.NDArray[np.int64], size: int) -> dict[
     if not isinstance(source, EncodedSource) or decoder is None:
         return {"in all": _costs([everything], len(chosen))[0]}
     data = [source.encoded(index) for index in chosen.tolist()]
-    settings = Settings(size, source.channels, 0, 0, source.decoding.exact, 0, MOST_PIXELS)
+    settings = DecodeSettings(size, source.channels, 0, 0, source.decoding.exact, 0, MOST_PIXELS)
     views = framing.views(chosen, decoder.sizes(data, settings), 0)
     out = np.empty((len(data), size, size, source.channels), dtype=np.uint8)
     places = [address(out) + i * out.strides[0] for i in range(len(data))]

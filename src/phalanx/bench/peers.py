@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-Job = dict[str, Any]
+PeerJob = dict[str, Any]
 
 
-def files_of(job: Job) -> tuple[list[str], list[int]]:
+def files_of(job: PeerJob) -> tuple[list[str], list[int]]:
     """The image files and their labels, in the order of their numbers, which all classes share."""
     found = sorted(Path(job["root"]).glob("*/*"), key=lambda path: path.name)
     classes = sorted({path.parent.name for path in found})
     return [str(path) for path in found], [classes.index(path.parent.name) for path in found]
 
 
-def torchvision_folder(job: Job) -> Iterator[int]:
+def torchvision_folder(job: PeerJob) -> Iterator[int]:
     """ImageFolder and DataLoader: Pillow decodes, in worker processes."""
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
@@ -32,7 +32,7 @@ def torchvision_folder(job: Job) -> Iterator[int]:
     return _loaded(ImageFolder(job["root"], transforms.Compose(steps)), job)
 
 
-def torchvision_float(job: Job) -> Iterator[int]:
+def torchvision_float(job: PeerJob) -> Iterator[int]:
     """The same as most scripts have it: normalised floats."""
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
@@ -46,7 +46,7 @@ def torchvision_float(job: Job) -> Iterator[int]:
     return _loaded(ImageFolder(job["root"], transforms.Compose(steps)), job)
 
 
-def torchvision_v2(job: Job) -> Iterator[int]:
+def torchvision_v2(job: PeerJob) -> Iterator[int]:
     """torchvision's own decoder and transforms on tensors."""
     from torchvision.datasets import ImageFolder
     from torchvision.io import ImageReadMode, decode_image, read_file
@@ -58,7 +58,7 @@ def torchvision_v2(job: Job) -> Iterator[int]:
     )
 
 
-def opencv(job: Job) -> Iterator[int]:
+def opencv(job: PeerJob) -> Iterator[int]:
     """OpenCV in a DataLoader."""
     import cv2
     import torch
@@ -78,7 +78,7 @@ def opencv(job: Job) -> Iterator[int]:
     return _loaded(ImageFolder(job["root"], loader=load), job)
 
 
-def timm_loader(job: Job) -> Iterator[int]:
+def timm_loader(job: PeerJob) -> Iterator[int]:
     """timm's create_dataset and create_loader, as its training script calls them without a GPU."""
     from timm.data.dataset_factory import create_dataset
     from timm.data.loader import create_loader
@@ -99,7 +99,7 @@ def timm_loader(job: Job) -> Iterator[int]:
     return (len(images) for _ in itertools.count() for images, _ in loader)
 
 
-def _loaded(dataset: Any, job: Job) -> Iterator[int]:
+def _loaded(dataset: Any, job: PeerJob) -> Iterator[int]:
     import torch
     from torch.utils.data import DataLoader
 
@@ -116,7 +116,7 @@ def _loaded(dataset: Any, job: Job) -> Iterator[int]:
     return (len(images) for _ in itertools.count() for images, _ in loader)
 
 
-def webdataset(job: Job) -> Iterator[int]:
+def webdataset(job: PeerJob) -> Iterator[int]:
     """WebDataset's tars, two for each worker."""
     import webdataset as wds
     from torchvision import transforms
@@ -137,7 +137,7 @@ def webdataset(job: Job) -> Iterator[int]:
     return (len(images) for _ in itertools.count() for images, _ in loader)
 
 
-def tf_data(job: Job) -> Iterator[int]:
+def tf_data(job: PeerJob) -> Iterator[int]:
     """tf.data with decode_and_crop_jpeg: only the crop is decoded, in threads."""
     os.environ |= {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     import tensorflow as tf
@@ -163,7 +163,7 @@ def tf_data(job: Job) -> Iterator[int]:
     return (int(images.shape[0]) for images, _ in dataset.with_options(options))
 
 
-def dali(job: Job) -> Iterator[int]:
+def dali(job: PeerJob) -> Iterator[int]:
     """DALI on the CPU: its decoder crops while decoding."""
     from nvidia.dali import fn, pipeline_def, types
 
@@ -181,7 +181,7 @@ def dali(job: Job) -> Iterator[int]:
     return (len(made.run()[0]) for _ in itertools.count())
 
 
-def mxnet(job: Job) -> Iterator[int]:
+def mxnet(job: PeerJob) -> Iterator[int]:
     """MXNet's ImageRecordIter in its uint8 form, on a .rec of the same files."""
     from mxnet import io as mx
     from mxnet import recordio
@@ -215,17 +215,17 @@ def mxnet(job: Job) -> Iterator[int]:
     return batches()
 
 
-def ffcv_jpeg(job: Job) -> Iterator[int]:
+def ffcv_jpeg(job: PeerJob) -> Iterator[int]:
     """FFCV's own file of the same images, as JPEGs."""
     return _ffcv(job, "jpg")
 
 
-def ffcv_raw(job: Job) -> Iterator[int]:
+def ffcv_raw(job: PeerJob) -> Iterator[int]:
     """FFCV's own file of the same images, decoded once and for all."""
     return _ffcv(job, "raw")
 
 
-def _ffcv(job: Job, mode: str) -> Iterator[int]:
+def _ffcv(job: PeerJob, mode: str) -> Iterator[int]:
     import numpy as np
     from ffcv.fields import IntField, RGBImageField
     from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
@@ -260,7 +260,7 @@ def _ffcv(job: Job, mode: str) -> Iterator[int]:
 
 
 # What each is called, what does it, and what must be importable for it.
-PEERS: dict[str, tuple[Callable[[Job], Iterator[int]], tuple[str, ...]]] = {
+PEERS: dict[str, tuple[Callable[[PeerJob], Iterator[int]], tuple[str, ...]]] = {
     "torchvision": (torchvision_folder, ("torchvision",)),
     "torchvision-float": (torchvision_float, ("torchvision",)),
     "torchvision-v2": (torchvision_v2, ("torchvision",)),

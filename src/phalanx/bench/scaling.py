@@ -13,25 +13,25 @@ from rich.console import Console
 
 from phalanx.bench.report import tell
 from phalanx.bench.scaling_figure import draw_scaling
-from phalanx.bench.scaling_plan import Kind, Plan, refuse_uneven
+from phalanx.bench.scaling_plan import ScalingKind, ScalingPlan, refuse_uneven
 from phalanx.bench.scaling_runs import Run, run_of_independents, run_of_job
 from phalanx.bench.scaling_table import Pair, Results, make_figures, make_tables
 from phalanx.bench.training import TrainingFailed, train_together
-from phalanx.cores import cores
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host, read_hostfile
 from phalanx.launch.placement import place
+from phalanx.machine.cores import cores
 from phalanx.models.listing import cost
 from phalanx.observe.figures import refuse_other_endings
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_line
-from phalanx.run import create_run
+from phalanx.runs.folder import create_run
 
-KINDS: tuple[Kind, ...] = ("weak", "strong")
+KINDS: tuple[ScalingKind, ...] = ("weak", "strong")
 
 
 def bench_scaling(
-    console: Console, plan: Plan, *, markdown: Path | None, json_file: Path | None, plot: Path | None
+    console: Console, plan: ScalingPlan, *, markdown: Path | None, json_file: Path | None, plot: Path | None
 ) -> None:
     """Run everything in rounds, and tell."""
     refuse_uneven(plan)
@@ -43,7 +43,7 @@ def bench_scaling(
         place(hosts, {"trainer": max(plan.workers)})
     results: Results = {}
     failed: list[str] = []
-    cases: list[tuple[Kind, int]] = [("weak", 1), *((kind, n) for kind in KINDS for n in plan.workers if n > 1)]
+    cases: list[tuple[ScalingKind, int]] = [("weak", 1), *((kind, n) for kind in KINDS for n in plan.workers if n > 1)]
     with progress(console, "percent of all steps", 200 * plan.rounds * len(cases)) as advance, _folder(plan) as folder:
         jobs = _Jobs(plan, hosts, folder, advance)
         for number in range(plan.rounds):
@@ -79,7 +79,7 @@ def bench_scaling(
     )
 
 
-def _notes(plan: Plan, hosts: list[Host]) -> list[str]:
+def _notes(plan: ScalingPlan, hosts: list[Host]) -> list[str]:
     notes = []
     if not hosts and plan.launcher in (None, "local"):
         here, servers = cores(), plan.servers if plan.method == "pserver" else 0
@@ -92,7 +92,7 @@ def _notes(plan: Plan, hosts: list[Host]) -> list[str]:
 
 
 @contextmanager
-def _folder(plan: Plan) -> Iterator[Path]:
+def _folder(plan: ScalingPlan) -> Iterator[Path]:
     """Where the runs are. On other hosts folders of the same name stay, so these are told and kept."""
     if plan.launcher not in (None, "local"):
         yield create_run(None, "scaling").path.absolute()
@@ -104,18 +104,18 @@ def _folder(plan: Plan) -> Iterator[Path]:
 class _Jobs:
     """Runs jobs and independent trainers, here or by `phalanx launch`."""
 
-    def __init__(self, plan: Plan, hosts: list[Host], folder: Path, advance: Callable[[int], None]) -> None:
+    def __init__(self, plan: ScalingPlan, hosts: list[Host], folder: Path, advance: Callable[[int], None]) -> None:
         self._plan, self._hosts, self._folder, self._advance = plan, hosts, folder, advance
 
-    def job(self, kind: Kind, workers: int, number: int) -> Run:
+    def job(self, kind: ScalingKind, workers: int, number: int) -> Run:
         plan, out = self._plan, self._folder / f"{kind}-{workers}-round-{number}"
         words = plan.words(kind, workers, independent=False)
         (trained,) = train_together([(self._command(words, plan.hostfile, out), out)], self._watch())
         return run_of_job(trained, plan.batch_of(kind, workers), workers)
 
-    def independents(self, kind: Kind, workers: int, number: int) -> Run:
+    def independents(self, kind: ScalingKind, workers: int, number: int) -> Run:
         plan, commands = self._plan, []
-        for one, hostfile in enumerate(self._seats(workers)):
+        for one, hostfile in enumerate(self._placements(workers)):
             out = self._folder / f"{kind}-{workers}-round-{number}-independent-{one}"
             words = plan.words(kind, workers, independent=True)
             commands.append((self._command(words, hostfile, out), out))
@@ -130,16 +130,16 @@ class _Jobs:
         hosts = ["-H", str(hostfile)] if hostfile else []
         return ["launch", "--launcher", self._plan.launcher, *hosts, "--", *train]
 
-    def _seats(self, workers: int) -> list[Path | None]:
+    def _placements(self, workers: int) -> list[Path | None]:
         """For each independent trainer a list of one host: where the job's trainer of that rank is."""
         if not self._hosts:
             return [None] * workers
         files: list[Path | None] = []
-        for seat in place(self._hosts, {"trainer": workers}):
-            host = self._hosts[seat.host]
+        for placement in place(self._hosts, {"trainer": workers}):
+            host = self._hosts[placement.host]
             name = f"[{host.name}]" if ":" in host.name else host.name
             port = f" port={host.port}" if host.port else ""
-            file = self._folder / f"host-{seat.host}"
+            file = self._folder / f"host-{placement.host}"
             file.write_text(f"{host.user + '@' if host.user else ''}{name}{port} slots=1\n", encoding="utf-8")
             files.append(file)
         return files

@@ -7,12 +7,12 @@ from typing import Literal
 from phalanx.bench.training import synthetic
 from phalanx.errors import UserError
 
-Kind = Literal["weak", "strong"]
+ScalingKind = Literal["weak", "strong"]
 WARM_UP = 2  # steps that are not counted, and steps between events
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScalingPlan:
     """What is measured, and how."""
 
     workers: tuple[int, ...]  # counts, from 1 upwards
@@ -35,11 +35,11 @@ class Plan:
     def subject(self) -> str:
         return f"{self.how}, {self.model} {self.size}² batch {self.batch_size}"
 
-    def batch_of(self, kind: Kind, workers: int) -> int:
+    def batch_of(self, kind: ScalingKind, workers: int) -> int:
         """Of each worker: the same for any number of them, or its part of the same whole."""
         return self.batch_size if kind == "weak" else self.batch_size // workers
 
-    def words(self, kind: Kind, workers: int, *, independent: bool) -> list[str]:
+    def words(self, kind: ScalingKind, workers: int, *, independent: bool) -> list[str]:
         """What `train` is told."""
         together = 1 if independent else workers
         words = synthetic(
@@ -71,7 +71,7 @@ def parse_workers(text: str) -> tuple[int, ...]:
     return tuple(sorted({1, *map(int, parts)}))
 
 
-def refuse_uneven(plan: Plan) -> None:
+def refuse_uneven(plan: ScalingPlan) -> None:
     """Strong scaling shares one batch among the workers, and batch norm wants two samples of it at least."""
     most = max(plan.workers)
     for count in plan.workers:

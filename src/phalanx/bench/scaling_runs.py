@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from phalanx.bench.scaling_plan import WARM_UP
 from phalanx.bench.training import Trained, TrainingFailed
-from phalanx.observe.events import Record
+from phalanx.runs.events import Record
 
 PARTS = ("data", "compute", "exchange", "update")
 Marks = list[tuple[float, int]]  # when which step was done

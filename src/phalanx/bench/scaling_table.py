@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phalanx.bench.report import Table
-from phalanx.bench.scaling_plan import Kind
+from phalanx.bench.scaling_plan import ScalingKind
 from phalanx.bench.scaling_runs import PARTS, Run
 
 LITTLE = 0.03  # of the time: no reason is looked for
@@ -20,7 +20,7 @@ class Pair:
     independent: Run
 
 
-Results = dict[Kind, dict[int, list[Pair]]]  # by number of workers, one for each round
+Results = dict[ScalingKind, dict[int, list[Pair]]]  # by number of workers, one for each round
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def median_run(runs: Sequence[Run]) -> Run:
     )
 
 
-def reason(row: Row, one: Row, kind: Kind) -> str:
+def reason(row: Row, one: Row, kind: ScalingKind) -> str:
     """What a step takes longer for than one worker's step would have it, the largest part first."""
     if row.workers == 1:
         return ""
@@ -89,7 +89,7 @@ def reason(row: Row, one: Row, kind: Kind) -> str:
     return "; ".join(told) or "a little of everything"
 
 
-def _because(name: str, seconds: float, row: Row, one: Row, kind: Kind) -> str:
+def _because(name: str, seconds: float, row: Row, one: Row, kind: ScalingKind) -> str:
     if name == "compute":
         share = 1 if kind == "weak" else row.workers
         alike = row.independent.parts[name] - one.job.parts[name] / share

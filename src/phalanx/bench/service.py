@@ -18,13 +18,13 @@ from phalanx.bench.report import Table, tell
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import Layer, nest, resolve
 from phalanx.config.schema import RunConfig
-from phalanx.cores import cores
-from phalanx.data.open import open_data
 from phalanx.data.pipeline import Pipeline
 from phalanx.data.service.client import Service
+from phalanx.data.sources.open import open_data
 from phalanx.data.training import training_pipeline
-from phalanx.engine.settings import keep_freed_memory
 from phalanx.errors import UserError
+from phalanx.machine.cores import cores
+from phalanx.machine.settings import keep_freed_memory
 from phalanx.observe.progress import progress
 
 _RECIPE = "images"

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from phalanx.launch.network import free_port
-from phalanx.launch.role import Role, environment_of
+from phalanx.config.role import Role, environment_of
+from phalanx.net.interfaces import free_port
 
 HERE = "127.0.0.1"
 Progress = Callable[[float], None]

@@ -11,12 +11,12 @@ from rich.console import Console
 from phalanx.bench.report import Table, tell
 from phalanx.bench.training import Trained, TrainingFailed, train_together
 from phalanx.errors import UserError
-from phalanx.observe import events as ev
-from phalanx.observe.events import Record
 from phalanx.observe.lines import percent
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_line
-from phalanx.run import create_run
+from phalanx.runs import events as ev
+from phalanx.runs.events import Record
+from phalanx.runs.folder import create_run
 
 
 @dataclass(frozen=True)

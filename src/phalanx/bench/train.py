@@ -20,11 +20,11 @@ from phalanx.bench.report import Table, tell
 from phalanx.bench.train_peers import PEERS
 from phalanx.bench.training import TrainingFailed, synthetic, train_together
 from phalanx.config.schema import MachineConfig
-from phalanx.engine.settings import choose
 from phalanx.errors import UserError
+from phalanx.machine.openmp import environment_of_others
+from phalanx.machine.settings import choose
 from phalanx.models.listing import cost
 from phalanx.observe.progress import progress
-from phalanx.openmp import environment_of_others
 
 OURS = "phalanx"
 CLASSES = 1000
@@ -35,7 +35,7 @@ BACKWARD = 3  # a training step costs so many times its forward pass
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainBenchPlan:
     """What is measured, and how."""
 
     model: str
@@ -87,7 +87,7 @@ class Measured:
 
 def make_plan(
     model: str, batch_size: int, size: int, steps: int, rounds: int, turn_s: float, precision: str = "auto"
-) -> Plan:
+) -> TrainBenchPlan:
     """The plan, with what is left to the machine decided."""
     if precision not in ("auto", "fp32", "bf16"):
         raise UserError(
@@ -97,12 +97,12 @@ def make_plan(
         )
     settings = choose(MachineConfig.model_validate({"precision": precision}))
     chosen = settings.decisions["precision"].value
-    return Plan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads)
+    return TrainBenchPlan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads)
 
 
 def bench_train(
     console: Console,
-    plan: Plan,
+    plan: TrainBenchPlan,
     peers: Sequence[str] | None,
     peer_pythons: dict[str, str],
     *,
@@ -131,7 +131,7 @@ def bench_train(
         raise KeyboardInterrupt
 
 
-def _measure(console: Console, plan: Plan, found: Found, work: float | None) -> Measured:
+def _measure(console: Console, plan: TrainBenchPlan, found: Found, work: float | None) -> Measured:
     """Round after round, each in a process that has the machine for itself."""
     measured = Measured()
     turns, taken = plan.rounds * (1 + len(found.pythons)), 0
@@ -152,7 +152,7 @@ def _measure(console: Console, plan: Plan, found: Found, work: float | None) -> 
     return measured
 
 
-def _our_turn(plan: Plan, number: int, measured: Measured, work: float | None) -> None:
+def _our_turn(plan: TrainBenchPlan, number: int, measured: Measured, work: float | None) -> None:
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         out = Path(folder) / "run"
         words = synthetic(plan.model, plan.size, plan.batch_size, WARM_UP + plan.steps)
@@ -172,7 +172,7 @@ def _our_turn(plan: Plan, number: int, measured: Measured, work: float | None) -
     )
 
 
-def _turn_of(name: str, python: str, plan: Plan, number: int, measured: Measured, work: float | None) -> None:
+def _turn_of(name: str, python: str, plan: TrainBenchPlan, number: int, measured: Measured, work: float | None) -> None:
     command = peer_command(python, peers_program.__file__, name, plan.job())
     turn = Turn(plan.turn_s, plan.steps, warm_up_s=0.0, warm_up_batches=WARM_UP - 1)
     try:
@@ -199,7 +199,7 @@ def _turn_of(name: str, python: str, plan: Plan, number: int, measured: Measured
         )
 
 
-def _share(plan: Plan, number: int, measured: Measured, precision: str, work: float | None) -> float | None:
+def _share(plan: TrainBenchPlan, number: int, measured: Measured, precision: str, work: float | None) -> float | None:
     """Which share of the machine's matmul rate, in the same round, one image a second is."""
     if work is None:
         return None
@@ -213,7 +213,7 @@ def _share(plan: Plan, number: int, measured: Measured, precision: str, work: fl
     return work / rates[number]
 
 
-def make_table(plan: Plan, measured: Measured, found: Found, work: float | None, load: float) -> Table:
+def make_table(plan: TrainBenchPlan, measured: Measured, found: Found, work: float | None, load: float) -> Table:
     """Medians, the fastest first."""
     ours = measured.lines[OURS]
     lines = sorted(measured.lines.items(), key=lambda item: -statistics.median(item[1].rates.values()))

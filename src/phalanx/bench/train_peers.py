@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Job = dict[str, Any]
+PeerJob = dict[str, Any]
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 5e-4
 # ResNets whose blocks stride in their 3×3 convolution: width of the blocks' outputs, and blocks of each stage
 RESNETS = {
@@ -38,22 +38,22 @@ class Steps:
         return self._batch
 
 
-def pytorch(job: Job) -> Steps:
+def pytorch(job: PeerJob) -> Steps:
     """As most scripts have it."""
     return _torch_loop(job, "fp32", tuned=False)
 
 
-def pytorch_tuned(job: Job) -> Steps:
+def pytorch_tuned(job: PeerJob) -> Steps:
     """bf16 autocast, channels_last, torch.compile, fused SGD."""
     return _torch_loop(job, "bf16", tuned=True)
 
 
-def pytorch_tuned_fp32(job: Job) -> Steps:
+def pytorch_tuned_fp32(job: PeerJob) -> Steps:
     """The same without bf16, which many CPUs do not have."""
     return _torch_loop(job, "fp32", tuned=True)
 
 
-def _torch_loop(job: Job, precision: str, *, tuned: bool) -> Steps:
+def _torch_loop(job: PeerJob, precision: str, *, tuned: bool) -> Steps:
     import torch
     import torch.nn.functional as F
 
@@ -77,7 +77,7 @@ def _torch_loop(job: Job, precision: str, *, tuned: bool) -> Steps:
     return Steps(step, job["batch"], parameters=_torch_count(model), precision=precision)
 
 
-def _torch_model(job: Job) -> Any:
+def _torch_model(job: PeerJob) -> Any:
     """The very model that Phalanx trains; where Phalanx is not installed, timm's."""
     try:
         from phalanx.config.schema import ModelConfig
@@ -90,7 +90,7 @@ def _torch_model(job: Job) -> Any:
     return build_model(config, num_classes=job["classes"], channels=3, image_size=job["size"])
 
 
-def _torch_batch(job: Job, layout: Any) -> Any:
+def _torch_batch(job: PeerJob, layout: Any) -> Any:
     import torch
 
     images = torch.randn(job["batch"], 3, job["size"], job["size"]).contiguous(memory_format=layout)
@@ -101,7 +101,7 @@ def _torch_count(model: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def timm_step(job: Job) -> Steps:
+def timm_step(job: PeerJob) -> Steps:
     """What timm's training script does in a step, with --channels-last, and with --amp where that is bf16."""
     import timm
     import torch
@@ -130,7 +130,7 @@ def timm_step(job: Job) -> Steps:
     return Steps(step, job["batch"], parameters=_torch_count(model), precision=job["precision"])
 
 
-def tensorflow(job: Job) -> Steps:
+def tensorflow(job: PeerJob) -> Steps:
     """Keras's own training step."""
     os.environ |= {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     import keras
@@ -154,13 +154,13 @@ def tensorflow(job: Job) -> Steps:
     )
 
 
-def _resnet(job: Job) -> tuple[int, tuple[int, ...]]:
+def _resnet(job: PeerJob) -> tuple[int, tuple[int, ...]]:
     if job["model"] not in RESNETS:
         raise ValueError(f"only {', '.join(RESNETS)} are written down for it, not {job['model']}")
     return RESNETS[job["model"]]
 
 
-def _keras_resnet(keras: Any, job: Job, widen: int, depths: tuple[int, ...]) -> Any:
+def _keras_resnet(keras: Any, job: PeerJob, widen: int, depths: tuple[int, ...]) -> Any:
     layers = keras.layers
 
     def conv(x: Any, width: int, kernel: int, stride: int = 1, relu: bool = True) -> Any:
@@ -184,7 +184,7 @@ def _keras_resnet(keras: Any, job: Job, widen: int, depths: tuple[int, ...]) -> 
     return keras.Model(inputs, x)
 
 
-def paddle(job: Job) -> Steps:
+def paddle(job: PeerJob) -> Steps:
     """Paddle's dynamic graph and its own ResNet, with oneDNN."""
     os.environ |= {"FLAGS_use_mkldnn": "1", "OMP_NUM_THREADS": str(job["threads"])}
     import paddle as pd
@@ -213,7 +213,7 @@ def paddle(job: Job) -> Steps:
     return Steps(step, job["batch"], parameters=count, precision=job["precision"])
 
 
-def mxnet(job: Job) -> Steps:
+def mxnet(job: PeerJob) -> Steps:
     """Gluon, hybridized with static memory; fp32, since it trains in nothing else on a CPU."""
     os.environ |= {"OMP_NUM_THREADS": str(job["threads"])}
     import mxnet as mx
@@ -241,7 +241,7 @@ def mxnet(job: Job) -> Steps:
     return Steps(step, job["batch"], parameters=count, precision="fp32")
 
 
-def _gluon_resnet(mx: Any, job: Job, widen: int, depths: tuple[int, ...]) -> Any:
+def _gluon_resnet(mx: Any, job: PeerJob, widen: int, depths: tuple[int, ...]) -> Any:
     nn = mx.gluon.nn
 
     def conv(width: int, kernel: int, stride: int = 1, relu: bool = True) -> list[Any]:
@@ -276,7 +276,7 @@ def _gluon_resnet(mx: Any, job: Job, widen: int, depths: tuple[int, ...]) -> Any
 
 
 # What each is called, what does it, and what must be importable for it.
-PEERS: dict[str, tuple[Callable[[Job], Steps], tuple[str, ...]]] = {
+PEERS: dict[str, tuple[Callable[[PeerJob], Steps], tuple[str, ...]]] = {
     "pytorch": (pytorch, ("torch",)),
     "pytorch-tuned": (pytorch_tuned, ("torch",)),
     "pytorch-tuned-fp32": (pytorch_tuned_fp32, ("torch",)),

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from phalanx.bench.contender import peak_of
-from phalanx.observe import events as ev
-from phalanx.observe.events import EVENTS_FILE, Record, read_events
+from phalanx.runs import events as ev
+from phalanx.runs.events import EVENTS_FILE, Record, read_events
 
 LOOK_EVERY_S = 0.05
 GRACE_S = 15.0  # to save and end when it is told to

@@ -22,8 +22,8 @@ from PIL import Image
 
 from phalanx.commands.export import ONNX_PARTS
 from phalanx.data.base import View
-from phalanx.data.decode import decode
-from phalanx.data.jpeg import decoder_status
+from phalanx.data.decode.images import decode
+from phalanx.data.decode.jpeg import decoder_status
 
 LEAST_FREE_GB = 1.0
 

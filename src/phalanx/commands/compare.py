@@ -9,12 +9,12 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from phalanx import checkpoint
 from phalanx.errors import UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.plots import draw_curves
 from phalanx.observe.tables import print_rows
-from phalanx.run import find_run
+from phalanx.runs import checkpoint
+from phalanx.runs.folder import find_run
 
 
 @dataclass(frozen=True)

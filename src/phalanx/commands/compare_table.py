@@ -13,9 +13,9 @@ from rich.console import Console
 
 from phalanx.errors import UserError
 from phalanx.observe.lines import percent
+from phalanx.observe.results import RunResult, read_results
 from phalanx.observe.tables import print_line, print_table, printable
-from phalanx.results import RunResult, read_results
-from phalanx.run import write_whole
+from phalanx.runs.folder import write_whole
 
 Format = Literal["text", "markdown", "csv"]
 FORMATS: tuple[Format, ...] = ("text", "markdown", "csv")

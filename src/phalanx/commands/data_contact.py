@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from phalanx.commands.data_settings import write_out
-from phalanx.data.framing import CentreCrop
-from phalanx.data.labelled import Labelled
+from phalanx.data.augment.framing import CentreCrop
+from phalanx.data.sources.labelled import Labelled
 from phalanx.observe.tables import printable
 
 SIDE, GAP, LINE = 112, 8, 18  # pixels: of a picture, around it, for its caption

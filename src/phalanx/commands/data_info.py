@@ -17,14 +17,14 @@ from rich.console import Console
 
 from phalanx.commands.data_contact import draw_contact_sheet
 from phalanx.commands.data_settings import data_config, in_bytes, tell
-from phalanx.cores import cores
-from phalanx.data.arrays import ArraySource
-from phalanx.data.decode import BadImage, broken_means_bad
-from phalanx.data.encoded import EncodedSource
-from phalanx.data.formats import recognise
-from phalanx.data.labelled import Labelled, Part
-from phalanx.data.open import open_parts
-from phalanx.data.raw import RawSource
+from phalanx.data.decode.images import BadImage, broken_means_bad
+from phalanx.data.sources.arrays import ArraySource
+from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.formats import recognise
+from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.open import open_parts
+from phalanx.data.sources.raw import RawSource
+from phalanx.machine.cores import cores
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_line, print_rows, print_table
 

@@ -7,13 +7,13 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, in_bytes, tell
-from phalanx.cores import cores
-from phalanx.data.formats import FORMATS, recognise
-from phalanx.data.labelled import Labelled, Part
-from phalanx.data.open import open_parts
 from phalanx.data.pack.job import Order, pack
 from phalanx.data.pack.manifest import Manifest, Options, load_manifest
+from phalanx.data.sources.formats import FORMATS, recognise
+from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.open import open_parts
 from phalanx.errors import UserError
+from phalanx.machine.cores import cores
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_rows
 

@@ -11,15 +11,15 @@ from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, portable, tell, write_out
 from phalanx.config.schema import DataConfig
-from phalanx.cores import cores
-from phalanx.data.formats import recognise
-from phalanx.data.framing import Whole
-from phalanx.data.labelled import Labelled
-from phalanx.data.open import open_parts
+from phalanx.data.augment.framing import Whole
 from phalanx.data.pack.manifest import load_manifest
 from phalanx.data.pack.whole import damage
-from phalanx.data.raw import RawSource
+from phalanx.data.sources.formats import recognise
+from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.open import open_parts
+from phalanx.data.sources.raw import RawSource
 from phalanx.errors import EXIT_OURS, UserError
+from phalanx.machine.cores import cores
 from phalanx.observe.progress import megabytes, progress
 from phalanx.observe.tables import print_line, printable, tab_separated
 

@@ -12,12 +12,12 @@ from rich.text import Text
 from phalanx import __version__
 from phalanx.commands.checks import Finding, Missing, required_versions, run_checks
 from phalanx.config.schema import MachineConfig
-from phalanx.cores import cores
-from phalanx.cpu.features import SWITCH, believed_level, cpu_features
-from phalanx.engine.settings import choose
 from phalanx.errors import EXIT_OURS
+from phalanx.machine.cores import cores
+from phalanx.machine.settings import choose
+from phalanx.native.features import SWITCH, believed_level, cpu_features
 from phalanx.observe.tables import print_line, print_rows
-from phalanx.run import machine
+from phalanx.runs.folder import machine
 
 _STYLES = {"ok": "green", "missing": "yellow", "failed": "bold red"}
 

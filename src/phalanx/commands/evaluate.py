@@ -12,23 +12,23 @@ from rich.text import Text
 from torch import Tensor
 
 from phalanx.commands.loading import Trained, load_trained
-from phalanx.data.bad_images import BadImages
+from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch, Source
-from phalanx.data.framing import still_framing
-from phalanx.data.open import open_data, open_split
 from phalanx.data.pipeline import evaluation_batches
-from phalanx.engine.confusion import Answers, ClassResult
+from phalanx.data.sources.bad_images import BadImages
+from phalanx.data.sources.open import open_data, open_split
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import views_of
 from phalanx.errors import UserError
+from phalanx.observe.confusion import Answers, ClassResult
 from phalanx.observe.confusion_picture import draw_confusion
 from phalanx.observe.lines import percent
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_rows, print_table, tab_separated
-from phalanx.run import versions, write_whole
+from phalanx.runs.folder import versions, write_whole
 
 MOST_SHOWN = 30  # classes; of more, the worst
 _TITLES = ("class", "samples", "correct", "top-1", "most confused with")
@@ -72,7 +72,7 @@ def _validation(trained: Trained, console: Console) -> Source:
         splits = open_data(trained.config.data, threads=trained.threads)
     except UserError as error:  # a run may have moved, or been called from another folder
         raise UserError(error.what, why=error.why, remedy=f"{error.remedy}; or name the data: --data PATH") from error
-    if splits.val.classes != trained.identity.classes:
+    if splits.val.classes != trained.spec.classes:
         raise UserError(
             f"{trained.config.data.source} has other classes than the model",
             why="the data has changed since the model was trained on it",
@@ -83,8 +83,8 @@ def _validation(trained: Trained, console: Console) -> Source:
 
 
 def _other(trained: Trained, data: str, console: Console) -> Source:
-    config = trained.config.data.model_copy(update={"channels": trained.identity.channels})
-    source = open_split(data, config, trained.identity.classes, threads=trained.threads)
+    config = trained.config.data.model_copy(update={"channels": trained.spec.channels})
+    source = open_split(data, config, trained.spec.classes, threads=trained.threads)
     _note(console, source.notes)
     return source
 
@@ -95,9 +95,9 @@ def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
 
 
 def _measure(trained: Trained, source: Source, batch_size: int, console: Console) -> Result:
-    config, identity = trained.config, trained.identity
-    k = config.eval.k(len(identity.classes))
-    inputs = Inputs(trained.settings, config.augment, identity.mean, identity.std, config.train.seed)
+    config, spec = trained.config, trained.spec
+    k = config.eval.k(len(spec.classes))
+    inputs = Inputs(trained.settings, config.augment, spec.mean, spec.std, config.train.seed)
     engine = Engine(
         trained.settings,
         inputs,
@@ -108,7 +108,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
     )
     batches = evaluation_batches(
         source,
-        still_framing(config.data, identity.image_size, identity.margin),
+        still_framing(config.data, spec.image_size, spec.margin),
         batch_size,
         prefetch=config.data.prefetch,
         bad=BadImages(source, config.data.bad_images, config.data.bad_images_cap),
@@ -126,7 +126,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
             advance(batch.total)
 
         totals = evaluate(trained.model, batches, engine, watch=watch)
-    found = Answers(identity.classes, np.concatenate(labels), np.concatenate(answers))
+    found = Answers(spec.classes, np.concatenate(labels), np.concatenate(answers))
     return Result(source.description, k, totals, found, bad, time.perf_counter() - begin)
 
 
@@ -149,11 +149,11 @@ def _made(folder: Path) -> Path:
 
 
 def _write(folder: Path, trained: Trained, result: Result, classes: list[ClassResult]) -> None:
-    names, totals = trained.identity.classes, result.totals
+    names, totals = trained.spec.classes, result.totals
     report = {
         "checkpoint": str(trained.path),
         "step": trained.step,
-        "model": trained.identity.model,
+        "model": trained.spec.model,
         "data": result.data,
         "samples": totals.samples,
         "top1": totals.top1,
@@ -198,7 +198,7 @@ def _print(console: Console, folder: Path, trained: Trained, result: Result, cla
         console.print(Text(f"left out, not readable: {name}: {reason}"), soft_wrap=True)
     totals, decisions = result.totals, trained.settings.decisions
     rows = {
-        "model": f"{trained.identity.model}, {trained.path}",
+        "model": f"{trained.spec.model}, {trained.path}",
         "data": f"{result.data}: {totals.samples:,} images in {result.seconds:.1f} s",
         "device": f"{decisions['device']}, {decisions['precision']}",
         "top-1": percent(totals.top1),

@@ -30,14 +30,14 @@ def export_checkpoint(console: Console, place: Path, out: Path | None, formats: 
     plain = {"device": "cpu", "precision": "fp32", "channels_last": False, "compile": False}
     trained = load_trained(place, plain)
     folder = out or trained.home / "export"
-    rows = {"model": f"{trained.identity.model}, {trained.path}"}
+    rows = {"model": f"{trained.spec.model}, {trained.path}"}
     config = json.dumps(describe(trained), indent=1, ensure_ascii=False) + "\n"
     with _aside(folder) as aside:
         for name in wanted:
             rows |= WRITERS[name](aside, trained, config)
     rows["folder"] = str(folder)
     if "safetensors" in wanted:
-        rows["use"] = _use(trained.identity.model, folder)
+        rows["use"] = _use(trained.spec.model, folder)
     print_rows(console, rows)
 
 

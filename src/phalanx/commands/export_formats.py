@@ -21,31 +21,31 @@ LARGEST_ONNX_BYTES = 1_900_000_000  # protobuf ends at 2 GB; larger weights go i
 
 def describe(trained: Trained) -> dict[str, Any]:
     """config.json in the form that timm and transformers read, with a section of our own."""
-    identity, config, judged = trained.identity, trained.config, trained.judged
+    spec, config, judged = trained.spec, trained.config, trained.judged
     return {
-        "architecture": identity.model.partition(".")[0],
-        "num_classes": len(identity.classes),
-        "label_names": identity.classes,
+        "architecture": spec.model.partition(".")[0],
+        "num_classes": len(spec.classes),
+        "label_names": spec.classes,
         "model_args": _model_arguments(trained),
         "pretrained_cfg": {
-            "input_size": [identity.channels, identity.image_size, identity.image_size],
-            "num_classes": len(identity.classes),
-            "mean": identity.mean,
-            "std": identity.std,
+            "input_size": [spec.channels, spec.image_size, spec.image_size],
+            "num_classes": len(spec.classes),
+            "mean": spec.mean,
+            "std": spec.std,
             "interpolation": config.data.interpolation,
-            "crop_pct": config.data.crop_share if identity.margin else 1.0,
-            "crop_mode": "center" if identity.margin else "squash",
+            "crop_pct": config.data.crop_share if spec.margin else 1.0,
+            "crop_mode": "center" if spec.margin else "squash",
             **_adaptable_layers(trained),
         },
         "phalanx": {
             "version": __version__,
-            "model": identity.model,
+            "model": spec.model,
             "data": config.data.source,
             "checkpoint": str(trained.path),
             "step": trained.step,
             "top1": judged.top1 if judged else None,
             "topk": judged.topk if judged else None,
-            "k": config.eval.k(len(identity.classes)),
+            "k": config.eval.k(len(spec.classes)),
             "input": "float32 (batch, channels, height, width): pixels / 255, less mean, divided by std",
             "output": "float32 (batch, classes): logits",
         },
@@ -54,16 +54,16 @@ def describe(trained: Trained) -> dict[str, Any]:
 
 def _model_arguments(trained: Trained) -> dict[str, Any]:
     """What the constructor needs besides the numbers of classes and channels, which timm takes from elsewhere."""
-    name, options = trained.identity.model, trained.config.model.options
+    name, options = trained.spec.model, trained.config.model.options
     if not is_ours(name) and "img_size" in constructor_names(name):
-        return {"img_size": trained.identity.image_size, **options}
+        return {"img_size": trained.spec.image_size, **options}
     return options
 
 
 def _adaptable_layers(trained: Trained) -> dict[str, str]:
     """The layers that timm replaces for other classes or channels; only from 3 channels can it adapt the first."""
     own: Any = getattr(trained.model, "pretrained_cfg", {"classifier": "fc"})
-    names = ["classifier", "first_conv"] if trained.identity.channels == 3 else ["classifier"]
+    names = ["classifier", "first_conv"] if trained.spec.channels == 3 else ["classifier"]
     return {name: own[name] for name in names if own.get(name)}
 
 
@@ -140,15 +140,15 @@ def _refusing(trained: Trained, what: str) -> Iterator[None]:
         raise  # a full disk is no property of the model
     except Exception as error:
         raise UserError(
-            f"{trained.identity.model} cannot be exported with {what}",
+            f"{trained.spec.model} cannot be exported with {what}",
             why=str(error).strip().partition("\n")[0] or type(error).__name__,
             remedy="--format safetensors works with every model",
         ) from error
 
 
 def _images(trained: Trained, count: int) -> Tensor:
-    identity, generator = trained.identity, torch.Generator().manual_seed(count)
-    return torch.randn(count, identity.channels, identity.image_size, identity.image_size, generator=generator)
+    spec, generator = trained.spec, torch.Generator().manual_seed(count)
+    return torch.randn(count, spec.channels, spec.image_size, spec.image_size, generator=generator)
 
 
 def _checked(path: Path, trained: Trained, answer: Callable[[Tensor], Tensor]) -> str:

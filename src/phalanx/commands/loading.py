@@ -8,18 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phalanx import checkpoint
 from phalanx.config.resolve import Layer, resolve
 from phalanx.config.schema import RunConfig
-from phalanx.data.mixing import to_input
-from phalanx.engine.convolution import take_forms
-from phalanx.engine.fast_path import prepare
-from phalanx.engine.settings import Settings, choose
+from phalanx.cpu.convolution import load_algorithms
+from phalanx.cpu.prepare import prepare
+from phalanx.data.augment.mixing import to_input
+from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Best
+from phalanx.engine.weights import load_weights
 from phalanx.errors import UserError
-from phalanx.identity import Identity
+from phalanx.machine.settings import Settings, choose
 from phalanx.models.build import build_model
-from phalanx.weights import load_weights
+from phalanx.runs import checkpoint
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Trained:
     path: Path  # of the checkpoint
     model: nn.Module
     config: RunConfig
-    identity: Identity
+    spec: ModelSpec
     settings: Settings
     step: int
     batch_size: int  # what training evaluated with
@@ -49,8 +49,8 @@ class Trained:
     @torch.inference_mode()
     def logits(self, images: Tensor) -> Tensor:
         """The model's answer to framed uint8 images (n, channels, size, size), in float32."""
-        identity, settings = self.identity, self.settings
-        inputs = to_input(images.to(settings.device), identity.mean, identity.std, memory_format=settings.memory_format)
+        spec, settings = self.spec, self.settings
+        inputs = to_input(images.to(settings.device), spec.mean, spec.std, memory_format=settings.memory_format)
         with settings.autocast():
             answer: Tensor = self.model(inputs)
         return answer.float()
@@ -63,7 +63,7 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     """
     loaded = checkpoint.load(checkpoint.find(place))
     try:
-        identity, training = Identity(**loaded.state["identity"]), loaded.state["training"]
+        spec, training = ModelSpec(**loaded.state["identity"]), loaded.state["training"]
         step, best = int(training["step"]), training["best"] and Best(**training["best"])
         samples_per_step = int(loaded.state["samples_per_step"])
         saved = Layer(str(loaded.path / checkpoint.STATE), loaded.state["config"])
@@ -81,21 +81,21 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     settings.apply()
     model = build_model(
         config.model,
-        num_classes=len(identity.classes),
-        channels=identity.channels,
-        image_size=identity.image_size,
+        num_classes=len(spec.classes),
+        channels=spec.channels,
+        image_size=spec.image_size,
     )
     model = model.to(settings.device, memory_format=settings.memory_format)  # type: ignore[call-overload]
     load_weights(model, tensors, str(loaded.path))
     prepare(model, settings.fast_path, to_train=False)
-    take_forms(model, training.get("forms", {}))
+    load_algorithms(model, training.get("forms", {}))
     if settings.compile:
         model.compile()
     return Trained(
         path=loaded.path,
         model=model.eval().requires_grad_(False),
         config=config,
-        identity=identity,
+        spec=spec,
         settings=settings,
         step=step,
         batch_size=config.eval.batch_size or max(1, samples_per_step // config.micro_batches),

@@ -8,9 +8,8 @@ from typing import IO, TextIO
 from phalanx.config.resolve import flatten
 from phalanx.errors import UserError, nearest
 from phalanx.launch.agent import RECORD
-from phalanx.launch.output import LOGS
 from phalanx.launch.record import load_record
-from phalanx.run import RunFolder
+from phalanx.runs.folder import LOGS, RunFolder
 
 _LOOK_S = 0.2
 

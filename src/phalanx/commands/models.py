@@ -8,8 +8,8 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
-from phalanx.config.model_names import SHORT_NAMES
 from phalanx.errors import UserError, nearest
+from phalanx.migrate.model_names import SHORT_NAMES
 from phalanx.models.build import LISTED
 from phalanx.models.listing import ModelCost, costs, list_models
 from phalanx.observe.tables import print_line, tab_separated

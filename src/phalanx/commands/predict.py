@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.commands.loading import Trained, load_trained
-from phalanx.data.bad_images import BadImages
+from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch
-from phalanx.data.encoded import decode_pool
-from phalanx.data.files import Names, file_source, images_below
-from phalanx.data.framing import still_framing
 from phalanx.data.pipeline import evaluation_batches
+from phalanx.data.sources.bad_images import BadImages
+from phalanx.data.sources.encoded import decode_pool
+from phalanx.data.sources.folders import Names, file_source, images_below
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_line, print_table, tab_separated
@@ -77,19 +77,19 @@ def _files(path: Path) -> list[bytes]:
 
 def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[list[Prediction]]:
     """Batch by batch, while threads decode the next ones: images prepared as in validation."""
-    identity = trained.identity
+    spec = trained.spec
     source = file_source(
         "the images",
         Path(),
         Names(names),
         np.zeros(len(names), dtype=np.int64),  # nobody asks for their labels
-        identity.classes,
-        channels=identity.channels,
+        spec.classes,
+        channels=spec.channels,
         pool=decode_pool(trained.threads),
     )
     batches = evaluation_batches(
         source,
-        still_framing(trained.config.data, identity.image_size, identity.margin),
+        still_framing(trained.config.data, spec.image_size, spec.margin),
         min(trained.batch_size, len(names)),
         bad=BadImages(source, cap=1.0),
     )
@@ -103,7 +103,7 @@ def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[l
 def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple[str, float]]]:
     """The likeliest classes of the images of a batch that were readable, by index."""
     answers = {}
-    classes = trained.identity.classes
+    classes = trained.spec.classes
     for micro in batch.micro:
         if not micro.count:
             continue

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from phalanx.launch.agent import RECORD
 from phalanx.launch.control import ask
+from phalanx.launch.launchers.submitted import submitted_job
 from phalanx.launch.record import JobRecord, RoleRecord, find_record, read_record
-from phalanx.launch.submitted import submitted_job
-from phalanx.observe.events import TIMES
 from phalanx.observe.slowness import Slowness
 from phalanx.observe.tables import print_rows, print_table
+from phalanx.runs.events import TIMES
 
 _NUMBERS = ("rank", "step", "samples/s", *(f"{name} ms" for name in TIMES))  # a trainer's own, a step
 TITLES = ("role", "host", "state", *_NUMBERS, "last heard")

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from phalanx.errors import UserError
 from phalanx.launch.control import ask
+from phalanx.launch.launchers.submitted import submitted_job
 from phalanx.launch.record import find_record
-from phalanx.launch.submitted import submitted_job
 
 
 def stop_job(console: Console, run: Path | None) -> None:

@@ -1,1 +1,1 @@
-"""What this machine's CPU can do."""
+"""All that makes CPUs fast: convolution algorithms, fused batch norm, tuning. Entry: `prepare(model)`."""

@@ -1,12 +1,12 @@
 """The pipeline that a configuration asks for: the same on a trainer and on a data server."""
 
 from phalanx.config.schema import RunConfig
-from phalanx.data.bad_images import BadImages
+from phalanx.data.augment.framing import train_framing
+from phalanx.data.augment.pixels import pixel_ops
 from phalanx.data.base import Source
-from phalanx.data.framing import train_framing
 from phalanx.data.order import Share
 from phalanx.data.pipeline import Pipeline, Remote
-from phalanx.data.pixels import pixel_ops
+from phalanx.data.sources.bad_images import BadImages
 
 
 def training_pipeline(

@@ -12,11 +12,11 @@ from typing import Any
 
 from phalanx.config.resolve import flatten
 from phalanx.config.schema import RunConfig
-from phalanx.data.open import Splits
-from phalanx.engine.settle import SETTLED
+from phalanx.data.sources.open import Splits
+from phalanx.engine.model_spec import ModelSpec
 from phalanx.errors import UserError
-from phalanx.exchange.meeting import Meeting
-from phalanx.identity import Identity
+from phalanx.exchange.rendezvous import Rendezvous
+from phalanx.machine.job_settings import JOB_WIDE
 
 # Each host's own: where things are, and how much of the machine is used. Data are compared by what is in them.
 _OWN = {
@@ -27,12 +27,12 @@ _OWN = {
 }
 
 
-def refuse_other_settings(meeting: Meeting, config: RunConfig, worker: int) -> None:
+def refuse_other_settings(rendezvous: Rendezvous, config: RunConfig, worker: int) -> None:
     """Raise where a worker was started with another value of a setting than the first one. All workers call this."""
     settings = {key: value for key, value in flatten(config.model_dump(mode="json")).items() if key not in _OWN}
     # The run's file, from which one that joins later may have its settings, says what was settled since.
-    settled = {f"machine.{name}" for name in SETTLED}
-    found = _first_difference(meeting, "settings", settings, worker, but_of_joiners=settled)
+    job_settings = {f"machine.{name}" for name in JOB_WIDE}
+    found = _first_difference(rendezvous, "settings", settings, worker, but_of_joiners=job_settings)
     if found is not None:
         key, told = found
         raise UserError(
@@ -42,19 +42,19 @@ def refuse_other_settings(meeting: Meeting, config: RunConfig, worker: int) -> N
         )
 
 
-def refuse_other_data(meeting: Meeting, identity: Identity, splits: Splits, worker: int) -> None:
+def refuse_other_data(rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, worker: int) -> None:
     """Raise where a worker's data are not the first one's. All workers call this."""
     about = {
         "training images": len(splits.train),
         "validation images": len(splits.val),
-        "classes": len(identity.classes),
-        "names of the classes": hashlib.sha256("\0".join(identity.classes).encode()).hexdigest()[:12],
-        "image size": identity.image_size,
-        "channels": identity.channels,
-        "mean": identity.mean,
-        "deviation": identity.std,
+        "classes": len(spec.classes),
+        "names of the classes": hashlib.sha256("\0".join(spec.classes).encode()).hexdigest()[:12],
+        "image size": spec.image_size,
+        "channels": spec.channels,
+        "mean": spec.mean,
+        "deviation": spec.std,
     }
-    found = _first_difference(meeting, "data", about, worker)
+    found = _first_difference(rendezvous, "data", about, worker)
     if found is not None:
         key, told = found
         raise UserError(
@@ -65,11 +65,11 @@ def refuse_other_data(meeting: Meeting, identity: Identity, splits: Splits, work
 
 
 def _first_difference(
-    meeting: Meeting, topic: str, mine: dict[str, Any], worker: int, but_of_joiners: Collection[str] = ()
+    rendezvous: Rendezvous, topic: str, mine: dict[str, Any], worker: int, but_of_joiners: Collection[str] = ()
 ) -> tuple[str, str] | None:
     """What differs, and who says what. This worker need not be among those who met: it may have joined later."""
     here = json.dumps({"worker": worker, "host": socket.gethostname(), "says": mine})
-    met = meeting.gather(topic, here)
+    met = rendezvous.gather(topic, here)
     first = json.loads(met[0])
     for text in [*met[1:], here]:
         other, left_out = json.loads(text), () if text in met else but_of_joiners

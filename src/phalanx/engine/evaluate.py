@@ -6,8 +6,8 @@ from contextlib import closing
 import torch
 from torch import Tensor, nn
 
+from phalanx.data.augment.mixing import Targets
 from phalanx.data.base import Batch, MicroBatch
-from phalanx.data.mixing import Targets
 from phalanx.engine.loss import classification_loss, correct
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phalanx.config.schema import AugmentConfig
+from phalanx.data.augment.mixing import Targets, erase, mix, to_input
 from phalanx.data.base import MicroBatch
-from phalanx.data.mixing import Targets, erase, mix, to_input
-from phalanx.engine.settings import Settings
+from phalanx.machine.settings import Settings
 
 Sizes = tuple[tuple[int, int], ...]  # before which step images have how many pixels a side; whole ones after the last
 

@@ -19,7 +19,7 @@ from phalanx.exchange.base import Exchange
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepPlan:
     """A run's durations in steps."""
 
     steps_per_epoch: int
@@ -43,7 +43,7 @@ class Plan:
         )
 
 
-def make_plan(config: RunConfig, num_samples: int, samples_per_step: int) -> Plan:
+def make_plan(config: RunConfig, num_samples: int, samples_per_step: int) -> StepPlan:
     """Resolve every duration of a run, once."""
     per_epoch = num_batches(num_samples, samples_per_step, config.data.drop_last)
     if config.train.length.unit == "%":
@@ -57,7 +57,7 @@ def make_plan(config: RunConfig, num_samples: int, samples_per_step: int) -> Pla
         return max(1, duration.steps(steps_per_epoch=per_epoch, samples_per_step=samples_per_step, total_steps=total))
 
     total = steps(config.train.length, None)
-    return Plan(
+    return StepPlan(
         per_epoch, samples_per_step, total, steps(config.eval.every, total), steps(config.checkpoint.every, total)
     )
 
@@ -79,7 +79,7 @@ def train(
     pipeline: Pipeline,
     exchange: Exchange,
     engine: Engine,
-    plan: Plan,
+    plan: StepPlan,
     actions: Actions,
     stopping: Callable[[], bool],
     boundary: Boundary | None = None,

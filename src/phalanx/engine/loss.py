@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from phalanx.data.mixing import Targets
+from phalanx.data.augment.mixing import Targets
 
 
 def classification_loss(logits: Tensor, targets: Targets, label_smoothing: float) -> Tensor:

@@ -8,11 +8,11 @@ from torch import nn
 
 from phalanx.config.durations import Duration
 from phalanx.engine.inputs import Sizes
-from phalanx.engine.loop import Plan
+from phalanx.engine.loop import StepPlan
 from phalanx.errors import UserError
 
 
-def plan_sizes(asked: Sequence[tuple[int, Duration]], plan: Plan, image_size: int) -> Sizes:
+def plan_sizes(asked: Sequence[tuple[int, Duration]], plan: StepPlan, image_size: int) -> Sizes:
     """When which size ends. Whole images follow, of `image_size` pixels a side."""
     steps = [0, *(plan.in_steps(until) for _, until in asked)]
     for (size, until), (before, end) in zip(asked, pairwise(steps), strict=True):
@@ -48,7 +48,7 @@ def refuse_unseen_sizes(model: nn.Module, sizes: Sizes, name: str, channels: int
     model.train(training)
 
 
-def tell_sizes(sizes: Sizes, plan: Plan, image_size: int) -> dict[str, str]:
+def tell_sizes(sizes: Sizes, plan: StepPlan, image_size: int) -> dict[str, str]:
     """For what a run prints first, if there is anything to tell."""
     parts = [f"{size} until step {until}" for until, size in sizes]
     whole = f"then {image_size}" if sizes and sizes[-1][0] < plan.total_steps else f"{image_size} never"

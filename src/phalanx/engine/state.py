@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from phalanx.cpu.convolution import load_algorithms, saved_algorithms
 from phalanx.data.base import Batch
-from phalanx.engine.convolution import saved_forms, take_forms
 from phalanx.engine.totals import Totals
 
 
@@ -130,7 +130,7 @@ class TrainState:
             "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
             "train_s": self.train_s,
             "wall_s": self.wall_s,
-            "forms": saved_forms(self.model),
+            "forms": saved_algorithms(self.model),
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
@@ -144,4 +144,4 @@ class TrainState:
         if self.loss_scale is not None and numbers["loss_scale"]:
             self.loss_scale = LossScale(**numbers["loss_scale"])
         self.train_s, self.wall_s = numbers["train_s"], numbers["wall_s"]
-        take_forms(self.model, numbers.get("forms", {}))  # younger than the format
+        load_algorithms(self.model, numbers.get("forms", {}))  # younger than the format

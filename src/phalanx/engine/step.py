@@ -13,12 +13,12 @@ from phalanx.data.base import Batch, MicroBatch
 from phalanx.data.random import bits
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loss import classification_loss, correct
-from phalanx.engine.settings import Settings
 from phalanx.engine.state import TrainState
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import ONE_VIEW, Views
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
+from phalanx.machine.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,19 @@ def train_step(
     """
     begin = time.perf_counter()
     totals = Totals()
-    taken = [micro for micro in batch.micro if micro.count or exchange.meets_inside]
+    taken = [micro for micro in batch.micro if micro.count or exchange.syncs_inside]
     for micro in taken:
         if micro.count:
             totals.add(_gradients(state, batch, micro, exchange, engine, last=micro is taken[-1]))
         else:
             _take_part(micro, exchange, engine, last=micro is taken[-1])
     if not taken:
-        exchange.abstain(engine.inputs.plain(batch.micro[0])[0])
+        exchange.skip_step(engine.inputs.plain(batch.micro[0])[0])
     finite = True
     if state.loss_scale is not None:
         finite = state.loss_scale.unscale([p.grad for p in state.model.parameters() if p.grad is not None])
     computed = time.perf_counter()
-    stop, numbers = exchange.meet(stopping(), totals.numbers())
+    stop, numbers = exchange.sync_step(stopping(), totals.numbers())
     samples, totals = totals.samples, Totals.of(numbers)
     met_s = time.perf_counter() - computed
     if not finite:
@@ -136,7 +136,7 @@ def _gradients(
     """Forward and backward of one micro-batch, weighted by its share of the step's samples."""
     _seed_dropout(engine.seed, state.step, micro.number)
     images, targets = engine.inputs.training(micro, batch.epoch, batch.start, state.step)
-    with exchange.gathering(last):
+    with exchange.accumulate(last):
         with engine.settings.autocast():
             logits = exchange.forward(images)
             loss = classification_loss(logits, targets, engine.label_smoothing)
@@ -156,7 +156,7 @@ def _gradients(
 def _take_part(micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool) -> None:
     """Go through a micro-batch without samples: others wait for this worker inside of the model."""
     images, _ = engine.inputs.plain(micro)
-    with exchange.gathering(last):
+    with exchange.accumulate(last):
         with engine.settings.autocast():
             logits = exchange.forward(images)
         (logits.float().sum() * 0.0).backward()

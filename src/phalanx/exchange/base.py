@@ -34,18 +34,18 @@ class Exchange(Protocol):
 
     share: Share  # which part of each step's samples belongs to this worker
     joined_step: int | None  # the step to go on with, where this worker comes into a job that is running
-    meets_inside: bool  # whether workers meet within each micro-batch, so that all take part with or without samples
+    syncs_inside: bool  # whether workers meet within each micro-batch, so that all take part with or without samples
     lockstep: bool  # whether all workers take each step together, so that metrics can be summed step by step
 
     def forward(self, images: Tensor) -> Tensor:
         """The model's answer, watched by whatever exchanges gradients during backward."""
         ...
 
-    def gathering(self, last: bool) -> AbstractContextManager[Any]:
+    def accumulate(self, last: bool) -> AbstractContextManager[Any]:
         """Around forward and backward of one micro-batch; `last` of the step, so gradients may leave."""
         ...
 
-    def abstain(self, images: Tensor) -> None:
+    def skip_step(self, images: Tensor) -> None:
         """Instead of `gathering`, where a step has no samples for this worker; `images` has 0 rows."""
         ...
 
@@ -61,7 +61,7 @@ class Exchange(Protocol):
         """Add counts over all workers."""
         ...
 
-    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+    def sync_step(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
         """Once a step, before `apply`: whether any worker wishes to stop, and the step's counts over all workers.
 
         Workers in lockstep get the same answer, so that all stop after the same step. To others their own comes back.
@@ -72,7 +72,7 @@ class Exchange(Protocol):
         """No further step is made here, wherever the others stand; what this worker has is saved yet."""
         ...
 
-    def settle(self) -> None:
+    def sync_buffers(self) -> None:
         """Before evaluation and checkpoints: parameters current, batch-norm statistics averaged over workers."""
         ...
 

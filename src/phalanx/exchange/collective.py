@@ -12,27 +12,27 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from phalanx.config.role import Role
 from phalanx.data.order import Share
 from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.hooks import register
 from phalanx.exchange.compress.residuals import residuals_of
 from phalanx.exchange.compress.spec import CompressionSpec
+from phalanx.exchange.connectivity import check_reachable
 from phalanx.exchange.local import update_here
-from phalanx.exchange.meeting import StoreMeeting
-from phalanx.exchange.peers import Peers
-from phalanx.exchange.reach import check_reachable
-from phalanx.launch.role import Role
-from phalanx.lean import ddp_without_compiler
+from phalanx.exchange.peer_watch import PeerWatch
+from phalanx.exchange.rendezvous import StoreRendezvous
+from phalanx.machine.skip_dynamo import ddp_without_dynamo
 from phalanx.optim.update import Update
 
 
-def join_group(meeting: StoreMeeting, device: torch.device, timeout_s: float) -> Peers | None:
+def join_group(rendezvous: StoreRendezvous, device: torch.device, timeout_s: float) -> PeerWatch | None:
     """Form the group of trainers that have met: gloo between CPUs, NCCL between GPUs.
 
     Returns who watches the others, where there are any.
     """
-    role, peers = meeting.role, meeting.peers
-    store: Any = meeting.store
+    role, peers = rendezvous.role, rendezvous.peers
+    store: Any = rendezvous.store
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
         if peers is not None and backend == "gloo":
@@ -51,7 +51,7 @@ def join_group(meeting: StoreMeeting, device: torch.device, timeout_s: float) ->
         ) from error
 
 
-def leave_group(peers: Peers | None) -> None:
+def leave_group(peers: PeerWatch | None) -> None:
     """All trainers call this when they are done."""
     if peers is not None:
         with suppress(RuntimeError):  # who is lost by now has nothing to leave
@@ -76,11 +76,11 @@ class CollectiveExchange:
         clip_norm: float | None,
         compression: CompressionSpec,
         micro_batches: int | None = None,
-        meets_inside: bool = False,
-        peers: Peers | None = None,
+        syncs_inside: bool = False,
+        peers: PeerWatch | None = None,
     ) -> None:
         self._peers = peers
-        self.meets_inside = meets_inside
+        self.syncs_inside = syncs_inside
         self.share = Share(role.rank, role.world, accumulate, micro_batches)
         self._model, self._update, self._clip_norm = model, update, clip_norm
         with self._peers_may_be_lost():
@@ -94,7 +94,7 @@ class CollectiveExchange:
         answer: Tensor = self._ddp(images)
         return answer
 
-    def gathering(self, last: bool) -> AbstractContextManager[Any]:
+    def accumulate(self, last: bool) -> AbstractContextManager[Any]:
         return self._exchanging() if last else self._adding()
 
     @contextmanager
@@ -110,7 +110,7 @@ class CollectiveExchange:
             yield
         self._waited_s = time.perf_counter() - self._hook.last_ready if self.share.world > 1 else 0.0
 
-    def abstain(self, images: Tensor) -> None:
+    def skip_step(self, images: Tensor) -> None:
         """Sum zeros with the others: the gradients of 0 × an answer that leaves batch norm untouched."""
         training = self._model.training
         self._model.eval()
@@ -142,7 +142,7 @@ class CollectiveExchange:
         totals: list[float] = tensor.tolist()
         return totals
 
-    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+    def sync_step(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
         if self.share.world == 1:
             return wish, counts
         wishes, *totals = self.sum([float(wish), *counts])
@@ -151,7 +151,7 @@ class CollectiveExchange:
     def leave(self) -> None:
         pass  # all stop after the same step
 
-    def settle(self) -> None:
+    def sync_buffers(self) -> None:
         averaged = [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
         if self.share.world == 1 or not averaged:
             return
@@ -220,7 +220,7 @@ class CollectiveExchange:
 def distributed(model: nn.Module) -> DistributedDataParallel:
     """DDP whose batch-norm statistics stay each worker's own between evaluations: `settle` averages them."""
     known = inspect.signature(DistributedDataParallel).parameters
-    with ddp_without_compiler():
+    with ddp_without_dynamo():
         if "forward_sync_buffers" in known:  # the newer name
             return DistributedDataParallel(model, forward_sync_buffers=False, gradient_as_bucket_view=True)
         return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)

@@ -10,7 +10,7 @@ import os
 import socket
 from pathlib import Path
 
-from phalanx.launch.network import interface_address
+from phalanx.net.interfaces import interface_address
 
 
 def listening_address() -> str:

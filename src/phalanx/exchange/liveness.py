@@ -20,12 +20,12 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
-from phalanx.launch.network import candidate_ports
-from phalanx.launch.role import Role
-from phalanx.launch.waiting import Patience, here, told
+from phalanx.net.interfaces import candidate_ports
+from phalanx.net.waiting import Patience, here, told
 
 CONNECT_S = 30.0  # for a peer that is known to listen
 _LOOK_S = 0.5
@@ -56,11 +56,11 @@ def _digest(key: str) -> bytes:
     return blake2b(b"phalanx liveness " + key.encode(), digest_size=32).digest()
 
 
-def watch_servers(role: Role, exchange: ExchangeConfig) -> "Watch":
+def watch_servers(role: Role, exchange: ExchangeConfig) -> "LivenessWatch":
     """A worker's watch over the parameter servers; and they know from it that the worker is there, from now on."""
     names = {address: f"parameter server {number} at {address}" for number, address in enumerate(role.servers)}
     known_by = presence_id(role.key, role.rank)
-    return Watch(role.name, names, exchange.silence_s, routing_id=known_by, timeout_s=exchange.timeout_s)
+    return LivenessWatch(role.name, names, exchange.silence_s, routing_id=known_by, timeout_s=exchange.timeout_s)
 
 
 class Listener:
@@ -106,7 +106,7 @@ class _Peer:
     lost: bool = False
 
 
-class Watch:
+class LivenessWatch:
     """Connections to all peers ({endpoint: name}), and who of them is lost. `on_loss` is called once, in its thread.
 
     `routing_id` is how peers know this connection. With `timeout_s`, which somebody else keeps to, it says every so

@@ -24,7 +24,7 @@ class LocalExchange:
     """The update happens here, on gradients made here."""
 
     lockstep = True
-    meets_inside = False
+    syncs_inside = False
     joined_step: int | None = None
 
     def __init__(
@@ -43,10 +43,10 @@ class LocalExchange:
         answer: Tensor = self._model(images)
         return answer
 
-    def gathering(self, last: bool) -> AbstractContextManager[Any]:
+    def accumulate(self, last: bool) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def abstain(self, images: Tensor) -> None:
+    def skip_step(self, images: Tensor) -> None:
         raise AssertionError("one worker has all samples of a step, and a step has at least one")
 
     def apply(self, step: int) -> Applied:
@@ -60,13 +60,13 @@ class LocalExchange:
     def sum(self, counts: list[float]) -> list[float]:
         return counts
 
-    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+    def sync_step(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
         return wish, counts
 
     def leave(self) -> None:
         pass  # nobody waits
 
-    def settle(self) -> None:
+    def sync_buffers(self) -> None:
         """Nobody else has statistics."""
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

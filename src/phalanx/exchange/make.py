@@ -3,22 +3,22 @@
 import torch
 from torch import nn
 
+from phalanx.config.elastic import is_elastic
+from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
-from phalanx.engine.settings import Settings
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import LocalExchange
-from phalanx.exchange.meeting import Meeting, StoreMeeting
-from phalanx.launch.elastic import is_elastic
-from phalanx.launch.role import Role
+from phalanx.exchange.rendezvous import Rendezvous, StoreRendezvous
+from phalanx.machine.settings import Settings
 from phalanx.models.params import no_decay_names
 from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
 
 
 def make_exchange(
-    config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, settings: Settings, meeting: Meeting
+    config: RunConfig, model: nn.Module, schedule: Schedule, role: Role, settings: Settings, rendezvous: Rendezvous
 ) -> Exchange:
     """The update method that the configuration names, ready to use."""
     method, compress = config.exchange.method, parse_compression(config.exchange.compress)
@@ -28,9 +28,9 @@ def make_exchange(
     _refuse_misfits(config, settings, half)
     if method == "pserver":
         from phalanx.exchange.pserver.client import PserverExchange
-        from phalanx.exchange.pserver.gather import ServerMeeting
+        from phalanx.exchange.pserver.gather import ServerRendezvous
 
-        assert isinstance(meeting, ServerMeeting)
+        assert isinstance(rendezvous, ServerRendezvous)
         return PserverExchange(
             model,
             no_decay_names(model),
@@ -41,7 +41,7 @@ def make_exchange(
             micro_batches=micro_batches,
             overlap=not half,
             elastic=is_elastic(),
-            peers=meeting.servers,
+            peers=rendezvous.servers,
         )
     named = {name: param for name, param in model.named_parameters() if param.requires_grad}
     update = Update(named, no_decay_names(model), config.optim, schedule)
@@ -50,8 +50,8 @@ def make_exchange(
     from phalanx.exchange.collective import CollectiveExchange, join_group
     from phalanx.exchange.sync_norm import synchronise
 
-    assert isinstance(meeting, StoreMeeting)
-    peers = join_group(meeting, settings.device, config.exchange.timeout_s)
+    assert isinstance(rendezvous, StoreRendezvous)
+    peers = join_group(rendezvous, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
         synchronise(model, settings.device)
     return CollectiveExchange(
@@ -62,7 +62,7 @@ def make_exchange(
         micro_batches=micro_batches,
         clip_norm=clip_norm,
         compression=compress,
-        meets_inside=config.exchange.sync_bn,
+        syncs_inside=config.exchange.sync_bn,
         peers=peers,
     )
 

@@ -4,7 +4,7 @@ import contextlib
 import socket
 
 from phalanx.errors import UserError
-from phalanx.launch.network import address_towards, bound_socket, interface_address, interface_with, is_loopback
+from phalanx.net.interfaces import address_towards, bound_socket, interface_address, interface_with, is_loopback
 
 
 def own_address(peers: list[str], interface: str | None) -> tuple[str, str | None]:

@@ -17,11 +17,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from phalanx.checkpoint import FOLDER
 from phalanx.errors import UserError
 from phalanx.launch.addresses import hold_ports, join_address, own_address
 from phalanx.launch.code import digest_here, version_here
-from phalanx.launch.keeper import Keeper
 from phalanx.launch.messages import (
     LINE_BYTES,
     ORPHAN_GRACE_S,
@@ -32,9 +30,11 @@ from phalanx.launch.messages import (
     decode,
     encode,
 )
-from phalanx.launch.processes import adopt_orphans, run_loop
+from phalanx.launch.process_manager import ProcessManager
 from phalanx.launch.run_files import mark, read_piece, refuse_taken, saved_checkpoint, verify_step, write_piece
-from phalanx.rewind import put_aside_after
+from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.runs.checkpoint import FOLDER
+from phalanx.runs.rewind import put_aside_after
 
 _AT_LENGTH = ("prepare", "verify", "end")
 RECORD = "job.json"  # in the run's folder on the launching host
@@ -45,7 +45,7 @@ class Agent:
 
     def __init__(self, say: Callable[[Message], None]) -> None:
         self._say = say
-        self._keeper = Keeper(say)
+        self._processes = ProcessManager(say)
         self._cwd: str | None = None
         self._run: Path | None = None
         self._folder: Path | None = None
@@ -94,7 +94,7 @@ class Agent:
                 case "start":
                     await self._start(message)
                 case "signal":
-                    self._keeper.signal(message["roles"], message["signal"])
+                    self._processes.signal(message["roles"], message["signal"])
                 case "end":
                     await self.end(message["grace_s"], message["roles"])
                     self._say({"say": "ended"})
@@ -124,7 +124,7 @@ class Agent:
 
     async def end(self, grace_s: float, roles: Sequence[str] | None = None) -> None:
         """End these roles; by default all, and leave nothing behind."""
-        await self._keeper.end(roles, grace_s)
+        await self._processes.end(roles, grace_s)
         if roles is None:
             for held in self._ports.values():
                 held.close()
@@ -147,7 +147,7 @@ class Agent:
             (self._folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         self._variables = message["environment"]
         if message["setup"]:
-            code, printed = await self._keeper.run_shell(message["setup"], self._cwd)
+            code, printed = await self._processes.run_shell(message["setup"], self._cwd)
             if code != 0:
                 raise UserError(
                     f"--setup ended with code {code}",
@@ -178,7 +178,7 @@ class Agent:
                 self._ports.pop(name).close()
         argv = [self._own(word) for word in message["argv"]]
         variables = {**self._variables, **message["environment"]}
-        await self._keeper.start(message["role"], argv, variables, self._cwd, shown=message["shown"])
+        await self._processes.start(message["role"], argv, variables, self._cwd, shown=message["shown"])
 
     def _own(self, word: Word) -> str:
         if isinstance(word, str):

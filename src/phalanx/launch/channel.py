@@ -12,7 +12,7 @@ from typing import Protocol
 
 from phalanx.launch.agent import Agent
 from phalanx.launch.messages import LINE_BYTES, Message, decode, encode
-from phalanx.launch.processes import readable_pipe
+from phalanx.machine.processes import readable_pipe
 
 _KEPT_LINES = 20
 
@@ -37,7 +37,7 @@ class Channel(Protocol):
         ...
 
 
-class CarriedChannel:
+class ProcessChannel:
     """An agent at the far end of a command: ssh and its like."""
 
     def __init__(self, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> None:
@@ -109,7 +109,7 @@ class CarriedChannel:
             self._printed.append(text[:500])
 
 
-class InnerChannel:
+class InProcessChannel:
     """The agent of this machine, inside this process: a local job needs no other."""
 
     def __init__(self, hear: Callable[[Message], None]) -> None:

@@ -9,43 +9,45 @@ from pathlib import Path
 from rich.console import Console
 
 from phalanx.launch.agent import RECORD
-from phalanx.launch.carrier import Carrier, SshCarrier
 from phalanx.launch.hosts import Host
 from phalanx.launch.job import Job
 from phalanx.launch.messages import Word
-from phalanx.launch.output import log_path
-from phalanx.launch.over_hosts import carrier_to, remote_command, synced
+from phalanx.launch.multi_host import remote_command, shell_to, synced
 from phalanx.launch.plan import LaunchPlan
+from phalanx.launch.remote_shell import RemoteShell, SshShell
 from phalanx.launch.run_files import SMALL
 from phalanx.observe.tables import print_line, print_table
-from phalanx.run import RUNS
+from phalanx.runs.folder import RUNS, log_path
 
 
-def show_plan(plan: LaunchPlan, hosts: Sequence[Host], carrier: Carrier | None, console: Console) -> int:
+def show_plan(plan: LaunchPlan, hosts: Sequence[Host], shell: RemoteShell | None, console: Console) -> int:
     """Say what would be done. `carrier` is None where the agent is in the launcher itself."""
     request = plan.request
     name = f"{request.resolved.config.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     run = request.resume.path if request.resume else request.out or RUNS / name
     job = plan.job(run)
-    seats = replace(plan, hosts=tuple(hosts)).seats()
-    rows = [[seat.name, hosts[seat.host].name, f"{seat.local_rank} of {seat.local_world}"] for seat in seats]
+    placements = replace(plan, hosts=tuple(hosts)).placements()
+    rows = [
+        [placement.name, hosts[placement.host].name, f"{placement.local_rank} of {placement.local_world}"]
+        for placement in placements
+    ]
     print_table(console, ["role", "host", "of its kind there"], rows)
-    if len(hosts) > 1 and any(seat.kind == "evaluator" for seat in seats) and plan.evaluator_on is None:
+    if len(hosts) > 1 and any(placement.kind == "evaluator" for placement in placements) and plan.evaluator_on is None:
         print_line(console, "evaluator-0 needs the run's folder: where hosts share no disk, it is on trainer-0's")
-    for host in hosts if carrier is not None else []:
-        assert carrier is not None
-        sent, way = synced(replace(plan.sync, run=run) if plan.sync else None, host), carrier_to(host, carrier)
-        if sent is not None and isinstance(carrier, SshCarrier):
-            print_line(console, f"here: {shlex.join(sent.command(carrier, host))}")
+    for host in hosts if shell is not None else []:
+        assert shell is not None
+        sent, way = synced(replace(plan.sync, run=run) if plan.sync else None, host), shell_to(host, shell)
+        if sent is not None and isinstance(shell, SshShell):
+            print_line(console, f"here: {shlex.join(sent.command(shell, host))}")
         print_line(console, f"here: {shlex.join(way.command(host, remote_command(plan.python, sent)))}")
         if plan.setup:
             print_line(console, f"{host.name}: /bin/sh -c {shlex.quote(plan.setup)}")
-    for seat in seats:
-        print_line(console, f"{hosts[seat.host].name}: {seat.name}: {_shown(job.first)}")
-    for path in _files(job, [seat.name for seat in seats]):
+    for placement in placements:
+        print_line(console, f"{hosts[placement.host].name}: {placement.name}: {_shown(job.first)}")
+    for path in _files(job, [placement.name for placement in placements]):
         print_line(console, f"would write here: {path}")
-    if carrier is not None:
-        first = next(seat for seat in seats if seat.name == "trainer-0")
+    if shell is not None:
+        first = next(placement for placement in placements if placement.name == "trainer-0")
         print_line(console, f"would write on {hosts[first.host].name}: {job.run}/checkpoints/, events.jsonl …")
     return 0
 

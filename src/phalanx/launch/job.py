@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from phalanx.launch.elastic import ELASTIC
+from phalanx.config.elastic import ELASTIC
+from phalanx.config.role import Role, RoleKind, environment_of
 from phalanx.launch.messages import Word
-from phalanx.launch.network import PORT_RANGE
-from phalanx.launch.output import LOGS
-from phalanx.launch.placement import Apart, Seat
+from phalanx.launch.placement import DedicatedHosts, Placement
 from phalanx.launch.policy import Policy
-from phalanx.launch.role import Kind, Role, environment_of
-from phalanx.launch.variables import key_of
-from phalanx.openmp import environment_of_others
+from phalanx.machine.openmp import environment_of_others
+from phalanx.net.interfaces import PORT_RANGE
+from phalanx.net.key import key_of
+from phalanx.runs.folder import LOGS
 
 PYTHON: Word = {"own": "python"}
 RUN: Word = {"own": "run"}
@@ -31,7 +31,7 @@ class Job:
     run: Path  # on the launching host
     first: Sequence[Word]
     again: Callable[[int], Sequence[Word]]
-    wanted: Mapping[Kind, int]
+    wanted: Mapping[RoleKind, int]
     policy: Policy
     command: str = ""
     launcher: str = "local"
@@ -44,7 +44,7 @@ class Job:
     setup: str = ""
     iface: str | None = None
     ports: tuple[int, int] | None = None
-    apart: Apart = field(default_factory=Apart)
+    apart: DedicatedHosts = field(default_factory=DedicatedHosts)
     stop_with: signal.Signals | None = None  # what trainers are stopped by; default: the signal that came
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     key: str = field(default_factory=lambda: key_of(os.environ) or secrets.token_hex(32))
@@ -55,35 +55,35 @@ class Job:
         return Path(self.log_dir) if self.log_dir else self.run / LOGS
 
 
-def listeners(seats: Sequence[Seat]) -> dict[int, list[str]]:
+def listeners(placements: Sequence[Placement]) -> dict[int, list[str]]:
     """The names of what will listen on each host: servers, and the place where trainers meet."""
     found: dict[int, list[str]] = {}
-    for seat in seats:
-        if seat.kind in ("server", "data"):
-            found.setdefault(seat.host, []).append(seat.name)
-        if seat.kind == "trainer" and seat.rank == 0:
-            found.setdefault(seat.host, []).append(MASTER)
+    for placement in placements:
+        if placement.kind in ("server", "data"):
+            found.setdefault(placement.host, []).append(placement.name)
+        if placement.kind == "trainer" and placement.rank == 0:
+            found.setdefault(placement.host, []).append(MASTER)
     return found
 
 
-def role_of(seat: Seat, places: Mapping[str, str], key: str, run: Path) -> Role:
+def role_of(placement: Placement, places: Mapping[str, str], key: str, run: Path) -> Role:
     """The role of a seat, now that it is known who listens where."""
 
-    def addresses(kind: Kind) -> tuple[str, ...]:
+    def addresses(kind: RoleKind) -> tuple[str, ...]:
         names = [name for name in places if name.startswith(f"{kind}-")]
         return tuple(places[name] for name in sorted(names, key=lambda name: int(name.removeprefix(f"{kind}-"))))
 
     return Role(
-        kind=seat.kind,
-        rank=seat.rank,
-        world=seat.world,
-        local_rank=seat.local_rank,
-        local_world=seat.local_world,
+        kind=placement.kind,
+        rank=placement.rank,
+        world=placement.world,
+        local_rank=placement.local_rank,
+        local_world=placement.local_world,
         master=places[MASTER],
         servers=addresses("server"),
         data=addresses("data"),
         key=key,
-        beside=seat.beside,
+        beside=placement.beside,
         run=run,
     )
 

@@ -8,18 +8,13 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from phalanx.errors import UserError
-from phalanx.observe.events import EVENTS_FILE, TIMES
+from phalanx.runs.events import EVENTS_FILE, TIMES
 
-LOGS = "logs"
 # A step event as observe/lines.py says it, with the figures of one of several workers.
 _STEP = re.compile(
     r"\bstep (\d+): loss .*? ([\d.]+) samples/s"
     rf"(?:; this worker ([\d.]+): {', '.join(rf'{name} ([0-9.]+)' for name in TIMES)} ms)?"
 )
-
-
-def log_path(folder: Path, role: str) -> Path:
-    return folder / f"{role}.log"
 
 
 class Progress(NamedTuple):

@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from phalanx.config.role import RoleKind
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
-from phalanx.launch.role import Kind
 
 # In the order in which they are started: who listens comes before who looks for it.
-ORDER: tuple[Kind, ...] = ("server", "data", "trainer", "evaluator")
+ORDER: tuple[RoleKind, ...] = ("server", "data", "trainer", "evaluator")
 
 
 @dataclass(frozen=True)
-class Seat:
+class Placement:
     """A role and its place; `host` counts from 0."""
 
-    kind: Kind
+    kind: RoleKind
     rank: int
     world: int
     host: int
@@ -30,7 +30,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Apart:
+class DedicatedHosts:
     """Numbers of hosts that have no trainers: those for servers, and that of the evaluator."""
 
     servers: tuple[int, ...] = ()
@@ -42,8 +42,12 @@ class Apart:
 
 
 def place(
-    hosts: Sequence[Host], wanted: Mapping[Kind, int], apart: Apart = Apart(), *, reach: Sequence[int] | None = None
-) -> list[Seat]:
+    hosts: Sequence[Host],
+    wanted: Mapping[RoleKind, int],
+    apart: DedicatedHosts = DedicatedHosts(),
+    *,
+    reach: Sequence[int] | None = None,
+) -> list[Placement]:
     """A seat for every role. Hosts that are `apart` have the roles that they are named for, and nothing else.
 
     Trainers fill slots in the order of the hosts; hosts that name no slots share evenly what is left. Ranks follow the
@@ -63,7 +67,7 @@ def place(
             why=f"{named} take all of them",
             remedy="add hosts, or leave it out: servers and the evaluator then run beside trainers",
         )
-    places: dict[Kind, list[int]] = {"trainer": _by_slots(hosts, others, wanted.get("trainer", 0))}
+    places: dict[RoleKind, list[int]] = {"trainer": _by_slots(hosts, others, wanted.get("trainer", 0))}
     load = Counter(places["trainer"])
     for kind in ORDER:
         if kind == "trainer":
@@ -78,7 +82,7 @@ def place(
             places[kind] = _where_fewest(among or others, load, count)
         load.update(places[kind])
     beside = Counter(places["trainer"])
-    return [seat for kind in ORDER for seat in _seats(kind, sorted(places[kind]), beside)]
+    return [placement for kind in ORDER for placement in _placements(kind, sorted(places[kind]), beside)]
 
 
 def _where_fewest(numbers: Sequence[int], load: Mapping[int, int], count: int) -> list[int]:
@@ -116,11 +120,11 @@ def _by_slots(hosts: Sequence[Host], numbers: Sequence[int], count: int) -> list
     return places
 
 
-def _seats(kind: Kind, places: Sequence[int], beside: Mapping[int, int]) -> list[Seat]:
+def _placements(kind: RoleKind, places: Sequence[int], beside: Mapping[int, int]) -> list[Placement]:
     """Ranks in the order of the hosts, and the place of each among its neighbours of the same kind."""
     there, seated = Counter(places), Counter[int]()
     made = []
     for rank, host in enumerate(places):
-        made.append(Seat(kind, rank, len(places), host, seated[host], there[host], beside.get(host, 0)))
+        made.append(Placement(kind, rank, len(places), host, seated[host], there[host], beside.get(host, 0)))
         seated[host] += 1
     return made

@@ -13,16 +13,16 @@ import yaml
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import merge_layers
 from phalanx.errors import UserError
-from phalanx.launch.batch import BatchOptions
-from phalanx.launch.carrier import Sync
 from phalanx.launch.hosts import Host, parse_host, parse_hosts, read_hostfile, refuse_twice
 from phalanx.launch.job import Job
-from phalanx.launch.kubernetes import KubernetesOptions
-from phalanx.launch.local import TRAIN, policy_of, train_again, wanted_roles
+from phalanx.launch.launchers.batch_script import BatchOptions
+from phalanx.launch.launchers.manifests import KubernetesOptions
+from phalanx.launch.launchers.worker_resources import WorkerResources
+from phalanx.launch.local_job import TRAIN, policy_of, train_again, wanted_roles
 from phalanx.launch.messages import Word
-from phalanx.launch.needs import Needs
-from phalanx.launch.placement import Apart, Seat, place
-from phalanx.request import Request
+from phalanx.launch.placement import DedicatedHosts, Placement, place
+from phalanx.launch.remote_shell import Sync
+from phalanx.roles.request import Request
 
 LAST = "last"  # --evaluator-on: the last of the hosts, whatever its name
 # Launchers that find the hosts in an allocation.
@@ -52,7 +52,7 @@ class LaunchPlan:
     min_workers: int | None = None
     mpirun: tuple[str, ...] = ("mpirun",)
     batch: BatchOptions = field(default_factory=BatchOptions)
-    needs: Needs = field(default_factory=Needs)
+    needs: WorkerResources = field(default_factory=WorkerResources)
     kubernetes: KubernetesOptions = field(default_factory=KubernetesOptions)
     resource_manager: str | None = None  # of YARN
     ray_address: str | None = None
@@ -88,10 +88,10 @@ class LaunchPlan:
         )
 
     @property
-    def apart(self) -> Apart:
+    def apart(self) -> DedicatedHosts:
         """The hosts without trainers, now that all are known."""
         if self.evaluator_on is None:
-            return Apart(self.servers_on)
+            return DedicatedHosts(self.servers_on)
         names = [host.name for host in self.hosts]
         last = self.evaluator_on == LAST and bool(names)
         wanted = names[-1] if last else parse_host(self.evaluator_on, "--evaluator-on").name
@@ -101,9 +101,9 @@ class LaunchPlan:
                 why=f"they are: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" if names else "none is named",
                 remedy=f"name one of them, or --evaluator-on {LAST}",
             )
-        return Apart(self.servers_on, names.index(wanted))
+        return DedicatedHosts(self.servers_on, names.index(wanted))
 
-    def seats(self) -> list[Seat]:
+    def placements(self) -> list[Placement]:
         """Where each role will be, if every host answers."""
         wanted = wanted_roles(self.request.resolved.config)
         return place(self.hosts, wanted, self.apart)

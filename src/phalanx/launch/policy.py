@@ -4,8 +4,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from phalanx.config.role import RoleKind
 from phalanx.errors import EXIT_REFORM, EXIT_USER
-from phalanx.launch.role import Kind
 
 # Trainers of async and ssp jobs are started anew so often, unless the user says how often; data servers of any job too.
 FORGIVEN = 3
@@ -16,7 +16,7 @@ POLITE = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # a role that ended so 
 class Lost:
     """A role that ended badly, or whose host is gone (`code` is None then)."""
 
-    kind: Kind
+    kind: RoleKind
     rank: int
     host: str
     code: int | None

@@ -10,8 +10,8 @@ from typing import Any
 
 from phalanx.errors import UserError
 from phalanx.launch.agent import RECORD
-from phalanx.launch.processes import start_time
-from phalanx.run import RUNS, write_whole
+from phalanx.machine.processes import start_time
+from phalanx.runs.folder import RUNS, write_whole
 
 ASKED = "phalanx stop"  # the cause of a job's end that a person asked for
 

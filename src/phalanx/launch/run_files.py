@@ -6,10 +6,10 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from phalanx.checkpoint import FOLDER, MANIFEST, latest_path, path_of, verify
 from phalanx.errors import UserError
-from phalanx.observe.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
-from phalanx.rewind import find_step
+from phalanx.runs.checkpoint import FOLDER, MANIFEST, latest_path, path_of, verify
+from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
+from phalanx.runs.rewind import find_step
 
 PIECE_BYTES = 1 << 20
 NEEDED = ("config.yaml", EVENTS_FILE, EVALUATOR_EVENTS_FILE)  # besides a checkpoint, to go on with a run

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Iterator
 
-from phalanx.config.model_names import FAMILIES, SHORT_NAMES
-from phalanx.migrate.table import Example, Group, Kind, Row, System, systems
+from phalanx.migrate.model_names import FAMILIES, SHORT_NAMES
+from phalanx.migrate.table import Example, Group, Row, Scope, System, systems
 
 HEAD = """\
 # From your system to Phalanx
@@ -23,7 +23,7 @@ You need not read it to begin: type the command as you know it, and what is spel
 Settings (`optim.lr=0.1`) stand among the flags of `phalanx train`, or in a recipe's file. *Not needed* means that
 nobody has to say it any more; *not there* that Phalanx has nothing like it.
 """
-ON_TOP: dict[Kind, tuple[str, str]] = {
+ON_TOP: dict[Scope, tuple[str, str]] = {
     "train": ("there", "`phalanx train`"),
     "launch": ("there", "`phalanx launch`"),
     "serve-data": ("there", "`phalanx serve-data`"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 # train, launch and serve-data: flags that stand where those commands' flags stand now; keys: settings in a file
-Kind = Literal["train", "launch", "serve-data", "keys", "variables"]
+Scope = Literal["train", "launch", "serve-data", "keys", "variables"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Group:
     """The flags of one program, or the variables of one system."""
 
     title: str
-    kind: Kind
+    kind: Scope
     rows: tuple[Row, ...]
 
 

@@ -5,7 +5,7 @@ from torch import nn
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError, nearest
 from phalanx.models import cifar, fast
-from phalanx.models.cifar import CifarNet, Plan, build_cifar, plan_of
+from phalanx.models.cifar import CifarNet, StagePlan, build_cifar, plan_of
 from phalanx.models.classic import CLASSICS, build_classic
 from phalanx.models.initialize import initialize, undo_zero_init
 from phalanx.models.zoo import build_timm
@@ -54,7 +54,7 @@ def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_s
     return model
 
 
-def _build_cifar(config: ModelConfig, plan: Plan, *, num_classes: int, channels: int) -> CifarNet:
+def _build_cifar(config: ModelConfig, plan: StagePlan, *, num_classes: int, channels: int) -> CifarNet:
     _refuse_foreign(config, CIFAR_OPTIONS)
     return build_cifar(
         plan,

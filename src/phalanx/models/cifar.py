@@ -28,7 +28,7 @@ LISTED = (
 IMAGE_SIZE = 32  # what they were designed for
 
 
-class Plan(NamedTuple):
+class StagePlan(NamedTuple):
     """What a name stands for: the kind of block, and how many of them are how wide."""
 
     preact: bool  # norm and relu come before a convolution, not after it
@@ -38,17 +38,17 @@ class Plan(NamedTuple):
     blocks_per_stage: int
 
 
-def plan_of(name: str) -> Plan | None:
+def plan_of(name: str) -> StagePlan | None:
     """What a name stands for; None when it does not have the form of one of these networks."""
     if name == "cifar_resnet18":
-        return Plan(False, True, 64, (64, 128, 256, 512), 2)
+        return StagePlan(False, True, 64, (64, 128, 256, 512), 2)
     if match := re.fullmatch(r"cifar_(resnet|preact)(\d+)", name):
         blocks = _blocks_per_stage(name, depth=int(match[2]), layers_outside=2)
-        return Plan(match[1] == "preact", False, 16, (16, 32, 64), blocks)
+        return StagePlan(match[1] == "preact", False, 16, (16, 32, 64), blocks)
     if match := re.fullmatch(r"wrn(\d+)_([1-9]\d*)", name):
         blocks = _blocks_per_stage(name, depth=int(match[1]), layers_outside=4)
         widen = int(match[2])
-        return Plan(True, True, 16, (16 * widen, 32 * widen, 64 * widen), blocks)
+        return StagePlan(True, True, 16, (16 * widen, 32 * widen, 64 * widen), blocks)
     return None
 
 
@@ -68,7 +68,7 @@ def _blocks_per_stage(name: str, *, depth: int, layers_outside: int) -> int:
 
 
 def build_cifar(
-    plan: Plan,
+    plan: StagePlan,
     *,
     num_classes: int,
     channels: int,

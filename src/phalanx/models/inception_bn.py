@@ -58,10 +58,10 @@ def build_inception_bn_small(*, num_classes: int, channels: int, image_size: int
     layers: list[nn.Module] = [ConvNorm(channels, SMALL_STEM, 3)]
     width = SMALL_STEM
     for stage in SMALL_MODULES:
-        for narrow, wide in stage:
-            if narrow:
-                layers.append(Branches([ConvNorm(width, narrow, 1), ConvNorm(width, wide, 3)]))
-                width = narrow + wide
+        for to_half, wide in stage:
+            if to_half:
+                layers.append(Branches([ConvNorm(width, to_half, 1), ConvNorm(width, wide, 3)]))
+                width = to_half + wide
             else:
                 layers.append(Branches([ConvNorm(width, wide, 3, stride=2), nn.MaxPool2d(3, stride=2, padding=1)]))
                 width += wide

@@ -18,9 +18,9 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from phalanx.config.model_names import SHORT_NAMES
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError
+from phalanx.migrate.model_names import SHORT_NAMES
 from phalanx.models import cifar, zoo
 from phalanx.models.build import LISTED, build_model, is_ours
 from phalanx.models.classic import CLASSICS

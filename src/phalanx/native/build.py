@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from phalanx.cpu.features import compiler_architecture
+from phalanx.native.features import compiler_architecture
 
 # Without trapping math the compiler may compare eight floats at once; without contraction a product and a sum round
 # twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.

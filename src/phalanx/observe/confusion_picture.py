@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.engine.confusion import Answers
 from phalanx.errors import UserError
+from phalanx.observe.confusion import Answers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from phalanx.observe import events as ev
-from phalanx.observe.events import Event
 from phalanx.observe.lines import LineSink, percent, sentence
+from phalanx.runs import events as ev
+from phalanx.runs.events import Event
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from phalanx.observe import events as ev
-from phalanx.observe.events import AppendedLines, Event
+from phalanx.runs import events as ev
+from phalanx.runs.events import AppendedLines, Event
 
 
 def percent(share: float) -> str:

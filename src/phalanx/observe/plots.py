@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from phalanx.errors import UserError
-from phalanx.observe import events as ev
-from phalanx.observe.events import Record, read_events
 from phalanx.observe.figures import refuse_other_endings, save_figure
+from phalanx.runs import events as ev
+from phalanx.runs.events import Record, read_events
 
 Axis = Literal["step", "epoch", "time"]
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from phalanx.config.schema import OptimConfig
 from phalanx.errors import UserError, nearest
-from phalanx.lean import bare_step, spare_compiler
+from phalanx.machine.skip_dynamo import bare_step, skip_dynamo
 from phalanx.optim.muon import MuonSGD
 from phalanx.optim.schedule import Schedule
 
@@ -38,7 +38,7 @@ class Update:
         self._params = params
         self.schedule = schedule
         self._name = config.name.lower()
-        spare_compiler()
+        skip_dynamo()
         self._optimizer = make_optimizer(groups, config, schedule(0))
         self._step = bare_step(self._optimizer)
 

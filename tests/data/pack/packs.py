@@ -8,10 +8,10 @@ import numpy as np
 from PIL import Image
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.labelled import Labelled, Part
-from phalanx.data.open import open_parts
 from phalanx.data.pack.job import Order, pack
 from phalanx.data.pack.manifest import Manifest, Options
+from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.open import open_parts
 from tests.data.samples import image_bytes, noise, smooth
 
 COMMAND = "phalanx data pack SRC DST"

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from phalanx.data.cifar import open_cifar
-from phalanx.data.decode import BadImage
-from phalanx.data.files import open_class_folders
-from phalanx.data.labelled import Labelled
+from phalanx.data.decode.images import BadImage
 from phalanx.data.pack.images import Treatment
+from phalanx.data.sources.cifar import open_cifar
+from phalanx.data.sources.folders import open_class_folders
+from phalanx.data.sources.labelled import Labelled
 from tests.data.pack.packs import decoded
 from tests.data.samples import image_bytes, smooth
-from tests.data.test_cifar import write_cifar10
+from tests.data.sources.test_cifar import write_cifar10
 
 COPY = Treatment(None, None, 3, "bilinear", False)
 

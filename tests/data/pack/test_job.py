@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.framing import RandomResizedCrop, has_margin
-from phalanx.data.open import open_data
+from phalanx.data.augment.framing import RandomResizedCrop, has_margin
 from phalanx.data.pack.destination import locked
 from phalanx.data.pack.job import shard_ends
 from phalanx.data.pack.manifest import load_manifest, save_manifest
 from phalanx.data.pack.packing import SHARD_BYTES
+from phalanx.data.sources.open import open_data
 from phalanx.errors import UserError
 from tests.data.pack.packs import COMMAND, pack_folder, parts_of, shard_sums, write_dataset
 from tests.data.samples import assert_helpful, image_bytes, smooth
-from tests.data.test_cifar import write_cifar10
-from tests.data.test_idx import write_idx
+from tests.data.sources.test_cifar import write_cifar10
+from tests.data.sources.test_idx import write_idx
 
 FORMS = ["wds", "rec", "raw"]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from phalanx.data.pack.raw import RawShard
 from phalanx.data.pack.rec import MAGIC, RecShard, framed_records
 from phalanx.data.pack.wds import WdsShard, ending_of
-from phalanx.data.raw import ENTRY, open_raw_file, trailer
-from phalanx.data.window import Damaged
+from phalanx.data.sources.raw import ENTRY, open_raw_file, trailer
+from phalanx.data.sources.window import Damaged
 from tests.data.samples import image_bytes, noise, smooth
 
 JPEG, PNG = image_bytes(smooth(9, 7), "JPEG"), image_bytes(smooth(5, 4))

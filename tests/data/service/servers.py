@@ -17,14 +17,14 @@ from PIL import Image
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.schema import RunConfig
 from phalanx.data.base import Batch, MicroBatch
-from phalanx.data.open import open_data
 from phalanx.data.order import Share, Work
 from phalanx.data.pipeline import Pipeline
 from phalanx.data.service.body import Bad
 from phalanx.data.service.client import Service
-from phalanx.data.service.feed import Patience
+from phalanx.data.service.lease_scheduler import Patience
 from phalanx.data.service.serve import serve
 from phalanx.data.service.terms import terms_of
+from phalanx.data.sources.open import open_data
 from phalanx.data.training import training_pipeline
 from tests.processes import preload, start
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from phalanx.data.order import Work
-from phalanx.data.service import makers
-from phalanx.data.service.makers import Done, Makers, Order
+from phalanx.data.service import batch_workers as makers
+from phalanx.data.service.batch_workers import BatchWorkers, Done, Order
 from phalanx.data.service.session import Session
 from phalanx.data.service.slots import Slots
-from phalanx.wire.seal import Refused
+from phalanx.net.seal import Refused
 from tests.data.service.servers import configured, pipeline_of, until
 
 
@@ -67,7 +67,7 @@ def test_a_server_rests_while_its_batches_wait_for_the_network(
 
     session = Session(1, b"x", "trainer", None, 0, None)
     work = Work(0, 0, ((0, np.arange(4)),), 4, last=False)
-    crew = Makers(pipeline, None, finished)
+    crew = BatchWorkers(pipeline, None, finished)
     try:
         for number in range(12):
             crew.add(Order(session, number, work, -1, None))

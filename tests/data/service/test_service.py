@@ -9,9 +9,9 @@ import torch
 
 from phalanx.data.base import Batch
 from phalanx.data.order import Share, epoch_order
-from phalanx.data.service.feed import Patience
+from phalanx.data.service.lease_scheduler import Patience
 from phalanx.errors import UserError
-from phalanx.wire import memory
+from phalanx.net import shared_memory as memory
 from tests.data.service.servers import BATCH, Servers, configured, content, pipeline_of, taken, write_photographs
 
 NUM_BATCHES = 20  # more than two epochs
@@ -119,7 +119,7 @@ def test_a_stopped_server_loses_its_leases_and_its_late_batches_are_dropped(
 def test_batches_that_travel_are_the_same(
     expected: list[object], standing: Servers, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "create", lambda size: memory.Area(torch.zeros(size, dtype=torch.uint8), None))
+    monkeypatch.setattr(memory, "create", lambda size: memory.SharedMemory(torch.zeros(size, dtype=torch.uint8), None))
     servers.start(0, "tcp://127.0.0.1:*")
     service = servers.service(addresses=(servers.bound(0).removeprefix("tcp://"), standing.address(0)))
     assert content(taken(pipeline_of(servers.config, remote=service), NUM_BATCHES)) == expected

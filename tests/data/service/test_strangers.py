@@ -14,10 +14,10 @@ import zmq
 from phalanx.data.order import Work
 from phalanx.data.service.body import pack_lease
 from phalanx.data.service.terms import Terms, terms_of
-from phalanx.data.service.wire import Header, Kind, Seal
+from phalanx.data.service.wire import DataMessageKind, Header, Seal
 from phalanx.errors import UserError
-from phalanx.wire import memory
-from phalanx.wire.seal import as_json
+from phalanx.net import shared_memory as memory
+from phalanx.net.seal import as_json
 from tests.data.service.servers import KEY, Servers, Task, content, pipeline_of, server, taken
 
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00NULL" + bytes(48)
@@ -60,17 +60,19 @@ def _speak_otherwise(address: str) -> None:
 
 def _speak_without_right(address: str) -> None:
     stranger = _dealer(address)
-    lease = Header(Kind.LEASE, session=5, number=1)
+    lease = Header(DataMessageKind.LEASE, session=5, number=1)
     head = bytes(OURS.frames(lease)[0])
     stranger.send(b"garbage")
     stranger.send_multipart([b"far", b"too", b"many", b"frames"])
     stranger.send_multipart([head[:4] + b"\x63" + head[5:], b""])  # version 99
-    stranger.send_multipart(THEIRS.frames(Header(Kind.HELLO)))
+    stranger.send_multipart(THEIRS.frames(Header(DataMessageKind.HELLO)))
     stranger.send_multipart([head, b"added on the way"])
-    stranger.send_multipart(OURS.frames(Header(Kind.WELCOME)))
-    stranger.send_multipart(OURS.frames(Header(Kind.JOIN), as_json({"nonce": "recorded earlier", "terms": {}})))
+    stranger.send_multipart(OURS.frames(Header(DataMessageKind.WELCOME)))
+    stranger.send_multipart(
+        OURS.frames(Header(DataMessageKind.JOIN), as_json({"nonce": "recorded earlier", "terms": {}}))
+    )
     stranger.send_multipart(OURS.frames(lease))  # the right key, but it never joined
-    assert stranger.recv_multipart()[0][5] == Kind.UNKNOWN
+    assert stranger.recv_multipart()[0][5] == DataMessageKind.UNKNOWN
     stranger.close(linger=1000)
 
 
@@ -80,14 +82,14 @@ def _break_rules(address: str, terms: Terms) -> None:
     area = memory.create(memory.TOKEN_BYTES + 2 * 1000)
 
     def join(**told: Any) -> None:
-        trainer.send_multipart(OURS.frames(Header(Kind.HELLO)))
+        trainer.send_multipart(OURS.frames(Header(DataMessageKind.HELLO)))
         nonce = json.loads(trainer.recv_multipart()[1])["nonce"]
-        trainer.send_multipart(OURS.frames(Header(Kind.JOIN, session=7), as_json({"nonce": nonce, **told})))
+        trainer.send_multipart(OURS.frames(Header(DataMessageKind.JOIN, session=7), as_json({"nonce": nonce, **told})))
 
     join(terms=terms, name="broken")  # garbage: nothing about memory
     join(terms=terms, name="broken", area=area.address, slot_bytes=1000)
-    assert trainer.recv_multipart()[0][5] == Kind.WELCOME
-    lease = Header(Kind.LEASE, slot=0, session=7, number=1)
+    assert trainer.recv_multipart()[0][5] == DataMessageKind.WELCOME
+    lease = Header(DataMessageKind.LEASE, slot=0, session=7, number=1)
     told = pack_lease(Work(0, 0, ((0, np.array([1, 2, 3])),), 3, last=False))
     trainer.send_multipart(OURS.frames(lease, told[:-1]))
     trainer.send_multipart(OURS.frames(lease, pack_lease(Work(0, 0, ((0, np.array([10**6])),), 1, last=False))))
@@ -96,7 +98,7 @@ def _break_rules(address: str, terms: Terms) -> None:
     trainer.send_multipart([*OURS.frames(replace(lease, length=5, checksum=1), told), b"short"])
     trainer.send_multipart(OURS.frames(lease, told))  # right at last, but larger than its slot: so it travels
     frames = trainer.recv_multipart()
-    assert frames[0][5] == Kind.BATCH
+    assert frames[0][5] == DataMessageKind.BATCH
     assert len(frames[2]) == 3 * 24 * 24 * 3
     area.close()
     trainer.close(linger=1000)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from phalanx import checkpoint
-from phalanx.commands.serve_data import own_key
-from phalanx.observe.events import read_events
+from phalanx.roles.data_server import own_key
+from phalanx.runs import checkpoint
+from phalanx.runs.events import read_events
 from tests.conftest import LEAN, train_digits
 
 # Those of the `digits_run` fixture, which is trained without data servers.

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share, Work, epoch_work
 from phalanx.errors import UserError
@@ -24,15 +25,14 @@ from phalanx.exchange.base import Applied, Exchange
 from phalanx.exchange.local import LocalExchange
 from phalanx.exchange.pserver.client import PserverExchange
 from phalanx.exchange.pserver.link import Link
-from phalanx.exchange.pserver.serve import serve
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import Header, Kind
-from phalanx.launch.network import free_port
-from phalanx.launch.role import Role
+from phalanx.exchange.pserver.wire import Header, MessageKind
 from phalanx.models.params import no_decay_names
+from phalanx.net import shared_memory as memory
+from phalanx.net.interfaces import free_port
 from phalanx.optim.schedule import Schedule
 from phalanx.optim.update import Update
-from phalanx.wire import memory
+from phalanx.roles.server import serve
 from tests.processes import preload, start
 
 SAMPLES, BATCH = 61, 12  # no batch size divides it, and no number of workers
@@ -104,11 +104,11 @@ def train_step(exchange: Exchange, each: Work, step: int, images: Tensor, labels
     filled = [indices for _, indices in each.micro if len(indices)]
     for indices in filled:
         chosen = torch.from_numpy(indices)
-        with exchange.gathering(last=indices is filled[-1]):
+        with exchange.accumulate(last=indices is filled[-1]):
             loss = F.cross_entropy(exchange.forward(images[chosen]), labels[chosen])
             (loss * (len(chosen) / each.total)).backward()
     if not filled:
-        exchange.abstain(images[:0])
+        exchange.skip_step(images[:0])
     return exchange.apply(step)
 
 
@@ -145,7 +145,7 @@ def worker(task: Task) -> None:
     if task.twice:
         _send_twice()
     if task.remote:
-        memory.create = lambda size: memory.Area(torch.zeros(size, dtype=torch.uint8), None)
+        memory.create = lambda size: memory.SharedMemory(torch.zeros(size, dtype=torch.uint8), None)
     net = model()
     told = task.out.with_suffix(".jsonl").open("a", buffering=1)
     try:
@@ -158,7 +158,7 @@ def worker(task: Task) -> None:
         data = samples()
         for step, each in work(exchange.share, start, task.steps):
             if step == task.settles_at:
-                exchange.settle()
+                exchange.sync_buffers()
             applied = train_step(exchange, each, step, *data)
             line = {
                 "step": step,
@@ -171,7 +171,7 @@ def worker(task: Task) -> None:
             ctypes.PyDLL(None).usleep(int(1e6 * task.hold_s))
         if task.leaves:
             exchange.leave()
-        exchange.settle()
+        exchange.sync_buffers()
         tensors, scalars = exchange.state()
         owed = {name: float(value.abs().sum()) for name, value in exchange.residuals().items()}
         counted = exchange.sum([1.0, float(task.role.rank)])
@@ -189,13 +189,13 @@ def _send_twice() -> None:
 
     def send_slice(self: Link, header: Header, slice_: Slice) -> None:
         once(self, header, slice_)
-        if header.kind is Kind.PUSH:
+        if header.kind is MessageKind.PUSH:
             once(self, header, slice_)
 
     Link.send_slice = send_slice  # type: ignore[method-assign]
 
 
-preload("torch._dynamo", "phalanx.exchange.pserver.client", "phalanx.exchange.pserver.serve", "safetensors.torch")
+preload("torch._dynamo", "phalanx.exchange.pserver.client", "phalanx.roles.server", "safetensors.torch")
 
 
 @dataclass

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.liveness import watch_servers
-from phalanx.exchange.pserver.gather import Gathered, ServerMeeting
-from phalanx.launch.role import Role
-from phalanx.wire.seal import Refused
+from phalanx.exchange.pserver.gather import Gathered, ServerRendezvous
+from phalanx.net.seal import Refused
 from tests.exchange.pserver.pserver_jobs import JobOfProcesses, until
 from tests.processes import start
 
@@ -24,18 +24,18 @@ LONG = 120.0  # what ends a test that fails; never what ends a gathering here
 
 
 @contextmanager
-def meeting(role: Role) -> Iterator[ServerMeeting]:
+def rendezvous(role: Role) -> Iterator[ServerRendezvous]:
     """As a worker has it: the servers see that it is there."""
     watch = watch_servers(role, ExchangeConfig(silence_s=SILENCE_S))
     try:
-        yield ServerMeeting(role, LONG, watch)
+        yield ServerRendezvous(role, LONG, watch)
     finally:
         watch.close()
 
 
 def gather_and_stay(role: Role, told: Path, *topics: str) -> None:
     """The main of a worker that says something about each topic, and then does not join."""
-    with meeting(role) as mine:
+    with rendezvous(role) as mine:
         for topic in topics:
             mine.gather(topic, f"{role.rank}")
         told.touch()
@@ -44,23 +44,23 @@ def gather_and_stay(role: Role, told: Path, *topics: str) -> None:
 
 @pytest.mark.parametrize("job", [(1, 2, "ipc"), (2, 2, "tcp")], indirect=True)
 def test_all_hear_the_same_and_so_does_who_comes_later(job: JobOfProcesses) -> None:
-    def meet(rank: int, text: str) -> list[str]:
-        return ServerMeeting(job.role("trainer", rank), 60).gather("machine", text)
+    def sync_step(rank: int, text: str) -> list[str]:
+        return ServerRendezvous(job.role("trainer", rank), 60).gather("machine", text)
 
     with ThreadPoolExecutor(2) as pool:
-        heard = list(pool.map(meet, (0, 1), ("first", "second")))
+        heard = list(pool.map(sync_step, (0, 1), ("first", "second")))
     assert heard == [["first", "second"]] * 2
-    assert meet(1, "started anew, on another machine") == ["first", "second"]
+    assert sync_step(1, "started anew, on another machine") == ["first", "second"]
     with pytest.raises(LostWorker, match="1 of 2 workers did not come within 1 s") as caught:
-        ServerMeeting(job.role("trainer", 0), 1).gather("other", "alone")
+        ServerRendezvous(job.role("trainer", 0), 1).gather("other", "alone")
     assert "has not heard of worker 1" in caught.value.why
 
 
 @pytest.mark.parametrize("job", [(1, 1, "tcp")], indirect=True)
 def test_a_stranger_is_told_nothing(job: JobOfProcesses) -> None:
-    assert ServerMeeting(job.role("trainer", 0), 60).gather("machine", "mine") == ["mine"]
+    assert ServerRendezvous(job.role("trainer", 0), 60).gather("machine", "mine") == ["mine"]
     with pytest.raises(LostWorker, match="has not answered for 2 s"):
-        ServerMeeting(replace(job.role("trainer", 0), key="guessed"), 2).gather("machine", "x")
+        ServerRendezvous(replace(job.role("trainer", 0), key="guessed"), 2).gather("machine", "x")
 
 
 def test_what_is_not_of_the_job_is_refused() -> None:
@@ -91,21 +91,21 @@ def test_who_was_told_of_another_number_of_workers_is_told_so() -> None:
 @pytest.mark.parametrize("job", [(1, 2, "tcp")], indirect=True)
 def test_a_worker_hears_of_another_number_of_workers_from_the_server(job: JobOfProcesses) -> None:
     with ThreadPoolExecutor(2) as pool:
-        meet = [ServerMeeting(job.role("trainer", rank), 60).gather for rank in (0, 1)]
-        assert list(pool.map(lambda one: one("t", "x"), meet)) == [["x", "x"]] * 2
+        sync_step = [ServerRendezvous(job.role("trainer", rank), 60).gather for rank in (0, 1)]
+        assert list(pool.map(lambda one: one("t", "x"), sync_step)) == [["x", "x"]] * 2
     with pytest.raises(UserError, match="it was told of 3 workers, the others of 2"):
-        ServerMeeting(replace(job.role("trainer", 1), world=3), 60).gather("t", "x")
+        ServerRendezvous(replace(job.role("trainer", 1), world=3), 60).gather("t", "x")
 
 
 @pytest.mark.parametrize("job", [(1, 70, "tcp", SILENCE_S)], indirect=True)
 def test_a_worker_killed_while_others_are_waited_for_is_named(job: JobOfProcesses) -> None:
     victim = start(gather_and_stay, job.role("trainer", 69), job.folder / "told", "first")
     job.workers.append(victim)
-    with meeting(job.role("trainer", 0)) as mine:
+    with rendezvous(job.role("trainer", 0)) as mine:
 
         def missing() -> int:
             with pytest.raises(LostWorker) as caught:
-                ServerMeeting(job.role("trainer", 0), 1, mine.servers).gather("first", "0")
+                ServerRendezvous(job.role("trainer", 0), 1, mine.servers).gather("first", "0")
             return int(caught.value.what.split()[0])
 
         until(lambda: missing() == 68, 60)
@@ -119,7 +119,7 @@ def test_a_worker_killed_while_others_are_waited_for_is_named(job: JobOfProcesse
 def test_a_worker_killed_between_two_gatherings_is_named(job: JobOfProcesses, victim: int) -> None:
     """Not the server, which ends without worker 0: it stays until who is left has heard why."""
     job.workers.append(start(gather_and_stay, job.role("trainer", victim), job.folder / "told", "first"))
-    with meeting(job.role("trainer", 1 - victim)) as mine:
+    with rendezvous(job.role("trainer", 1 - victim)) as mine:
         mine.gather("first", "x")
         until((job.folder / "told").exists)
         job.workers[0].kill()
@@ -132,7 +132,7 @@ def test_a_worker_killed_between_two_gatherings_is_named(job: JobOfProcesses, vi
 
 @pytest.mark.parametrize("job", [(1, 3, "tcp", SILENCE_S)], indirect=True)
 def test_who_has_not_joined_hears_of_a_loss_from_the_server(job: JobOfProcesses) -> None:
-    with meeting(job.role("trainer", 2)) as mine:
+    with rendezvous(job.role("trainer", 2)) as mine:
         assert mine.servers is not None
         mine.servers.await_all(60)
         for rank in (0, 1):

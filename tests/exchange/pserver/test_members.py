@@ -3,7 +3,7 @@
 import pytest
 
 from phalanx.exchange.pserver.members import Members
-from phalanx.wire.seal import Refused
+from phalanx.net.seal import Refused
 
 
 def test_a_hello_said_twice_has_one_answer_which_is_good_once() -> None:

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from phalanx.exchange.pserver.held import Held
 from phalanx.exchange.pserver.policy import Async, Push, Sync, make_policy
+from phalanx.exchange.pserver.slice_state import SliceState
 from phalanx.exchange.pserver.slices import Layout, cut
 from tests.exchange.pserver.pserver_jobs import SCHEDULE, optim
 
@@ -14,10 +14,10 @@ def push(rank: int, gradient: list[float] | None, step: int = 10, based_on: int 
     return Push(rank, 1, step, based_on, gradients, void)
 
 
-def held() -> Held:
+def held() -> SliceState:
     layouts = {"w": Layout((2,), (1,))}
     config = optim("momentum=0", "weight_decay=0")
-    return Held(cut({"w": 2}, 1)[0], torch.zeros(16), layouts, set(), config, SCHEDULE)
+    return SliceState(cut({"w": 2}, 1)[0], torch.zeros(16), layouts, set(), config, SCHEDULE)
 
 
 def test_sync_waits_for_all_and_sums_in_rank_order() -> None:

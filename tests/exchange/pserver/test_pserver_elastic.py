@@ -5,10 +5,10 @@ from threading import Thread
 import pytest
 import torch
 
+from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.pserver.client import PserverExchange
-from phalanx.launch.role import Role
 from phalanx.models.params import no_decay_names
 from tests.exchange.pserver.pserver_jobs import (
     SCHEDULE,

@@ -8,8 +8,8 @@ import pytest
 import torch
 import zmq
 
-from phalanx.exchange.pserver.wire import Header, Kind, Seal
-from phalanx.wire.seal import Refused, as_json, from_json
+from phalanx.exchange.pserver.wire import Header, MessageKind, Seal
+from phalanx.net.seal import Refused, as_json, from_json
 from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, Task, exchange_of, local, model, until
 
 
@@ -35,7 +35,7 @@ def test_strangers_are_refused_and_training_is_unharmed(job: JobOfProcesses) -> 
         raw.sendall(b"\x02" + struct.pack(">Q", 1 << 62) + b"x" * 1000)
 
     stranger, ours, theirs = dealer(address), Seal(KEY), Seal("guessed")
-    push = Header(Kind.PUSH, worker=0, incarnation=5, sequence=10**6, step=3, present=1, length=64)
+    push = Header(MessageKind.PUSH, worker=0, incarnation=5, sequence=10**6, step=3, present=1, length=64)
     good = ours.pack(push)
     stranger.send(b"garbage")
     stranger.send_multipart([b"too", b"many", b"frames"])
@@ -45,7 +45,7 @@ def test_strangers_are_refused_and_training_is_unharmed(job: JobOfProcesses) -> 
     stranger.send_multipart([ours.pack(replace(push, length=1 << 60)), b"short"])
     stranger.send_multipart([ours.pack(replace(push, length=5, checksum=1)), b"short"])
     stranger.send(good)  # the right key, but it never joined
-    stranger.send_multipart(ours.frames(Header(Kind.JOIN, worker=0), as_json({"nonce": "recorded earlier"})))
+    stranger.send_multipart(ours.frames(Header(MessageKind.JOIN, worker=0), as_json({"nonce": "recorded earlier"})))
     stranger.close()
     net, _ = local(50)
     job.join()
@@ -60,11 +60,11 @@ def test_a_member_with_broken_messages_is_refused_too(job: JobOfProcesses) -> No
     job.start_worker(0, mode="async", steps=30, pause_s=0.02)
     bad = exchange_of(Task(job.role("trainer", 1), job.folder / "bad", mode="async"), model())
     link = bad._servers.links[0]
-    push = Header(Kind.PUSH, 1, link.incarnation, 1, 0, slice=0, present=1, length=64)
+    push = Header(MessageKind.PUSH, 1, link.incarnation, 1, 0, slice=0, present=1, length=64)
     link.send(replace(push, slice=999))
     link.send(push)  # a slice has another length
     link.send(replace(push, incarnation=link.incarnation + 1))
-    link.send(replace(push, kind=Kind.WELCOME))
+    link.send(replace(push, kind=MessageKind.WELCOME))
     bad.close()
     job.join()
     assert job.steps("trainer-0") == list(range(30))
@@ -84,7 +84,7 @@ def test_workers_of_another_job_are_told_why(job: JobOfProcesses) -> None:
 
 def test_headers_survive_the_wire_and_json_is_checked() -> None:
     seal = Seal(KEY)
-    header = Header(Kind.PUSH, 3, 2**63, 7, -1, 5, 32, 2, 2**64 - 1, 9, 0.125, 4)
+    header = Header(MessageKind.PUSH, 3, 2**63, 7, -1, 5, 32, 2, 2**64 - 1, 9, 0.125, 4)
     frames = seal.frames(header, b"0123456789")
     assert seal.unpack(frames[0], frames[1]) == replace(header, length=10, checksum=frames_checksum(frames[1]))
     with pytest.raises(Refused, match="garbage"):

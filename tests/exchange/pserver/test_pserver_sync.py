@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from phalanx.config.role import Role
 from phalanx.data.order import Share
 from phalanx.errors import UserError
-from phalanx.exchange.pserver.serve import serve
-from phalanx.launch.role import Role
 from phalanx.models.params import no_decay_names
 from phalanx.optim.update import Update
+from phalanx.roles.server import serve
 from tests.exchange.pserver.pserver_jobs import (
     SCHEDULE,
     SGD,

@@ -5,8 +5,8 @@ import torch
 
 from phalanx.errors import UserError
 from phalanx.exchange.pserver import state as states
-from phalanx.exchange.pserver.held import Held
 from phalanx.exchange.pserver.policy import Push, Sync
+from phalanx.exchange.pserver.slice_state import SliceState
 from phalanx.exchange.pserver.slices import Layout, cut, needs_whole, part_of, refuse_global, views
 from phalanx.models.params import no_decay_names
 from phalanx.optim.update import Update
@@ -49,7 +49,7 @@ def test_an_update_of_slices_is_the_update_of_the_whole_bit_for_bit(name: str) -
     layouts = {key: Layout.of(param) for key, param in params.items()}
     slices = cut({key: param.numel() for key, param in params.items()}, 3, whole=needs_whole(config))
     assert any(not piece.whole for each in slices for piece in each.pieces) != needs_whole(config)
-    held = [Held(each, torch.zeros(each.span), layouts, spared, config, SCHEDULE) for each in slices]
+    held = [SliceState(each, torch.zeros(each.span), layouts, spared, config, SCHEDULE) for each in slices]
     for each in held:
         torch._foreach_copy_(
             views(each.memory, each.slice, layouts),

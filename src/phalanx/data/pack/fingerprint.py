@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from phalanx.data.arrays import ArraySource
-from phalanx.data.encoded import EncodedSubset
-from phalanx.data.index import Stamp
-from phalanx.data.labelled import Labelled
-from phalanx.data.raw import RawSource
-from phalanx.data.sharded import ShardSource
+from phalanx.data.sources.arrays import ArraySource
+from phalanx.data.sources.encoded import EncodedSubset
+from phalanx.data.sources.index import Stamp
+from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.raw import RawSource
+from phalanx.data.sources.sharded import ShardSource
 
 
 def fingerprint(source: Labelled, places: Sequence[Path]) -> str:

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.data.files import suggested
-from phalanx.data.indexing import Shard
-from phalanx.data.labelled import Labels, Part
-from phalanx.data.sharded import Files, ShardSource
-from phalanx.data.tar import BLOCK, FILES, ZEROS, Member, member_at, members
-from phalanx.data.webdataset import TarReader
-from phalanx.data.window import Damaged, Window
+from phalanx.data.sources.folders import suggested
+from phalanx.data.sources.indexing import Shard
+from phalanx.data.sources.labelled import Labels, Part
+from phalanx.data.sources.sharded import Files, ShardSource
+from phalanx.data.sources.tar import BLOCK, FILES, ZEROS, Member, member_at, members
+from phalanx.data.sources.webdataset import TarReader
+from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 
 CLASS_ARCHIVE = re.compile(rb"(?:.*/)?(n\d{8})\.tar")

@@ -6,13 +6,13 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from phalanx.data.arrays import ArraySource
 from phalanx.data.base import Pixels
-from phalanx.data.decode import EXIF_ORIENTATION, as_mode, broken_means_bad, orientation_of
-from phalanx.data.encoded import EncodedSource
-from phalanx.data.labelled import Labelled
-from phalanx.data.raw import RawSource
-from phalanx.data.resize import RESAMPLING
+from phalanx.data.decode.images import EXIF_ORIENTATION, as_mode, broken_means_bad, orientation_of
+from phalanx.data.decode.resize import RESAMPLING
+from phalanx.data.sources.arrays import ArraySource
+from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.raw import RawSource
 
 QUALITY = 90  # of a photograph that was made smaller, unless another is asked for
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.bad_images import BadImages
-from phalanx.data.decode import BadImage
-from phalanx.data.labelled import Labelled, Part
+from phalanx.data.decode.images import BadImage
 from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
 from phalanx.data.pack.fingerprint import fingerprint
 from phalanx.data.pack.images import Treatment, smaller_size
 from phalanx.data.pack.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.data.pack.packing import Packing, packing
 from phalanx.data.pack.whole import sync_folder, write_file
+from phalanx.data.sources.bad_images import BadImages
+from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.errors import UserError
 from phalanx.observe.tables import printable
 
@@ -138,7 +138,7 @@ class _Job:
                     writer.add(before + shard.samples, int(labels[sample.index]), sample.data)
                     shard.samples += 1
                 else:
-                    for name, reason in bad.meet([(sample.index, sample.reason)]):
+                    for name, reason in bad.sync_step([(sample.index, sample.reason)]):
                         left = LeftOut(index=sample.index, name=printable(name), reason=printable(reason))
                         shard.left_out.append(left)
                 shard.end += 1

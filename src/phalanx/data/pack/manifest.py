@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from phalanx.data.index import Stamp
-from phalanx.data.labelled import Part
 from phalanx.data.pack.whole import FileEntry, write_file
+from phalanx.data.sources.index import Stamp
+from phalanx.data.sources.labelled import Part
 from phalanx.errors import UserError
 
 MANIFEST = "pack.json"

@@ -7,7 +7,7 @@ import numpy as np
 
 from phalanx.data.base import Pixels
 from phalanx.data.pack.whole import FileEntry, PartFile
-from phalanx.data.raw import ENTRY, trailer
+from phalanx.data.sources.raw import ENTRY, trailer
 
 ENDING = ".raw"
 

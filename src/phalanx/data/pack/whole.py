@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from phalanx.data.keeping import written_aside
+from phalanx.data.sources.file_cache import written_aside
 
 PART = ".part"
 BLOCK_BYTES = 2**20  # each has its own sum, so that damage has a place in the file and not only a file

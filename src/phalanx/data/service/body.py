@@ -11,7 +11,7 @@ import torch
 
 from phalanx.data.base import MicroBatch
 from phalanx.data.order import Indices, Share, Work
-from phalanx.wire.seal import Refused
+from phalanx.net.seal import Refused
 
 Bad = list[tuple[int, str]]  # (index, reason)
 

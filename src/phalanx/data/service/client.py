@@ -14,7 +14,7 @@ from phalanx.data.base import Batch
 from phalanx.data.order import Work
 from phalanx.data.pipeline import Pipeline
 from phalanx.data.service.body import slot_bytes
-from phalanx.data.service.feed import Feed, Patience
+from phalanx.data.service.lease_scheduler import LeaseScheduler, Patience
 from phalanx.data.service.link import Link, Made
 from phalanx.data.service.terms import terms_of
 
@@ -39,7 +39,7 @@ class Service:
         self._patience = patience or Patience(timeout_s=config.data.service_timeout_s)
         self._name = f"{name} ({platform.node()}, process {os.getpid()})"
         self.links: list[Link] = []
-        self.feed: Feed | None = None
+        self.feed: LeaseScheduler | None = None
         self._reported = (time.monotonic(), dict[Link, int]())
 
     def batches(self, pipeline: Pipeline, works: Iterator[Work]) -> Generator[Batch]:
@@ -55,7 +55,7 @@ class Service:
             for address, key in self._servers.items():
                 link = Link(context, address, key, terms, self._name, pipeline.prefetch, size, self._tell)
                 self.links.append(stack.enter_context(closing(link)))
-            self.feed = Feed(
+            self.feed = LeaseScheduler(
                 self.links,
                 works,
                 lambda work: Made(*pipeline.make(work, pool)),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from phalanx.observe.events import AppendedLines
+from phalanx.runs.events import AppendedLines
 
 _OVER_S = 5.0  # what a rate is the mean of
 _TELL_S = 10.0  # between lines about what is going on

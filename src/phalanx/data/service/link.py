@@ -15,9 +15,9 @@ from phalanx.data.order import Work
 from phalanx.data.service.body import Bad, pack_lease, unpack_batch
 from phalanx.data.service.slots import Slots
 from phalanx.data.service.terms import Terms
-from phalanx.data.service.wire import NO_SLOT, Header, Kind, Message, Seal
+from phalanx.data.service.wire import NO_SLOT, DataMessageKind, Header, Message, Seal
 from phalanx.errors import UserError
-from phalanx.wire.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
+from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
 
 _HELLO_S = 1.0  # between tries to join
 _PING_S = 1.0  # of silence, after which a server is asked whether it lives
@@ -74,7 +74,7 @@ class Link:
         self.lost = False  # whether a session has ended since somebody looked
         self.samples = self.late = 0
         self.pace_s = 0.0  # seconds that a batch takes, lately
-        self.status = Header(Kind.PONG)  # how the server fares, as it last said
+        self.status = Header(DataMessageKind.PONG)  # how the server fares, as it last said
         self._session, self._hellos, self._hello_at = 0, 0, 0.0
         self._quiet_s = self._asked_s = self._answered = 0.0
         self.slots: Slots | None = None
@@ -117,7 +117,7 @@ class Link:
     def lease(self, number: int, work: Work) -> bool:
         """Ask for a batch. False if the server cannot be reached."""
         slot = self.slots.take() if self.slots is not None else None
-        header = Header(Kind.LEASE, NO_SLOT if slot is None else slot, self._session, number)
+        header = Header(DataMessageKind.LEASE, NO_SLOT if slot is None else slot, self._session, number)
         if not self._send(header, pack_lease(work)):
             self._lose("cannot be reached")
             return False
@@ -137,7 +137,7 @@ class Link:
         if not self.joined and self.unfit is None and self.connected and now >= self._hello_at:
             self._hello_at = now + _HELLO_S
             self._hellos += 1
-            self._send(Header(Kind.HELLO, number=self._hellos))
+            self._send(Header(DataMessageKind.HELLO, number=self._hellos))
         if self.joined and self.owed:
             self._quiet_s += elapsed_s
             self._asked_s += elapsed_s
@@ -145,7 +145,7 @@ class Link:
                 self._lose(f"has been silent for {patience_s:g} s")
             elif self._asked_s > _PING_S:
                 self._asked_s = 0.0
-                self._send(Header(Kind.PING, session=self._session))
+                self._send(Header(DataMessageKind.PING, session=self._session))
 
     def receive(self) -> Iterator[tuple[int, Made | UserError]]:
         """What has arrived: numbers of leases with their batches, or with the reason why they cannot be made."""
@@ -164,30 +164,30 @@ class Link:
     def close(self) -> None:
         self._withdraw()
         if self.joined:
-            self._send(Header(Kind.GOODBYE, session=self._session))
+            self._send(Header(DataMessageKind.GOODBYE, session=self._session))
 
     def _answer(self, message: Message) -> Made | UserError | None:
         header = message.header
-        if header.kind is Kind.CHALLENGE:
+        if header.kind is DataMessageKind.CHALLENGE:
             if header.number == self._hellos and not self.joined:
                 self._join(from_json(message.told).get("nonce"))
             return None
         if header.session != self._session:
-            self.late += header.kind is Kind.BATCH  # of a session that we had given up
+            self.late += header.kind is DataMessageKind.BATCH  # of a session that we had given up
             return None
         self._quiet_s = 0.0
         match header.kind:
-            case Kind.WELCOME:
+            case DataMessageKind.WELCOME:
                 self._welcome(bool(from_json(message.told).get("shared")))
-            case Kind.UNFIT:
+            case DataMessageKind.UNFIT:
                 self._withdraw()
                 self.unfit = str(from_json(message.told).get("why"))
                 self._tell(f"the data server at {self.address} would make other batches, and is not used: {self.unfit}")
-            case Kind.UNKNOWN:
+            case DataMessageKind.UNKNOWN:
                 self._lose("was started anew")
-            case Kind.PONG:
+            case DataMessageKind.PONG:
                 self.status = header
-            case Kind.BATCH | Kind.TROUBLE:
+            case DataMessageKind.BATCH | DataMessageKind.TROUBLE:
                 return self._outcome(message)
             case _:
                 raise Refused("kind")
@@ -199,7 +199,7 @@ class Link:
         self._offered = Slots(self.window, self._slot_bytes)
         told = {"nonce": nonce, "name": self._name, "terms": self._terms}
         told |= {"area": self._offered.area.address, "slot_bytes": self._slot_bytes}
-        self._send(Header(Kind.JOIN, session=self._session), as_json(told))
+        self._send(Header(DataMessageKind.JOIN, session=self._session), as_json(told))
 
     def _welcome(self, shared: bool) -> None:
         self.joined = True
@@ -225,7 +225,7 @@ class Link:
         took_s, self._answered = now - max(owed.since, self._answered), now
         self.pace_s = took_s if self.pace_s == 0 else 0.8 * self.pace_s + 0.2 * took_s
         self.status = header
-        if header.kind is Kind.TROUBLE:
+        if header.kind is DataMessageKind.TROUBLE:
             told = from_json(message.told)
             return UserError(str(told.get("what")), why=str(told.get("why")), remedy=str(told.get("remedy")))
         slots = self.slots if header.slot != NO_SLOT else None

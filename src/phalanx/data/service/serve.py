@@ -13,13 +13,13 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from phalanx.data.pipeline import Pipeline
+from phalanx.data.service.batch_workers import BatchWorkers, Done
 from phalanx.data.service.journal import Journal
-from phalanx.data.service.makers import Done, Makers
 from phalanx.data.service.server import Server
 from phalanx.data.service.terms import Terms
 from phalanx.data.service.wire import MAX_REQUEST_BYTES, Seal
+from phalanx.net.bind import listen
 from phalanx.signals import handle
-from phalanx.wire.door import listen
 
 _TICK_MS = 500
 _LEAVING_MS = 20  # between looks at whether pixels have left
@@ -63,7 +63,7 @@ def serve(
         os.write(rope, b".")
 
     with pipeline.pixel_pool() as pool:
-        makers = Makers(pipeline, pool, ring)
+        makers = BatchWorkers(pipeline, pool, ring)
         server = Server(socket, Seal(key), makers, terms, journal)
         there = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         journal.note("start", f"serving {pipeline.source.description} at {there}", address=there)

@@ -7,15 +7,15 @@ from typing import Any
 
 import zmq
 
+from phalanx.data.service.batch_workers import BatchWorkers, Done, Order
 from phalanx.data.service.body import unpack_lease
 from phalanx.data.service.journal import Journal
-from phalanx.data.service.makers import Done, Makers, Order
 from phalanx.data.service.session import Session
 from phalanx.data.service.terms import Terms, difference
-from phalanx.data.service.wire import NO_SLOT, Header, Kind, Message, Seal
+from phalanx.data.service.wire import NO_SLOT, DataMessageKind, Header, Message, Seal
 from phalanx.errors import UserError
-from phalanx.wire import memory
-from phalanx.wire.seal import Refused, as_json, from_json
+from phalanx.net import shared_memory as memory
+from phalanx.net.seal import Refused, as_json, from_json
 
 _MOST_CHALLENGES = 1000
 
@@ -23,7 +23,9 @@ _MOST_CHALLENGES = 1000
 class Server:
     """Everything but the loop: `handle` takes one message and never raises for one."""
 
-    def __init__(self, socket: "zmq.Socket[bytes]", seal: Seal, makers: Makers, terms: Terms, journal: Journal) -> None:
+    def __init__(
+        self, socket: "zmq.Socket[bytes]", seal: Seal, makers: BatchWorkers, terms: Terms, journal: Journal
+    ) -> None:
         self._socket, self._seal, self._makers, self._terms, self._journal = socket, seal, makers, terms, journal
         self._sessions: dict[bytes, Session] = {}
         self._challenges: dict[bytes, str] = {}
@@ -42,15 +44,15 @@ class Server:
             message = self._seal.unpack(frames[1:])
             self._proven.add(int(frames[-1].get(zmq.SRCFD)))
             match message.header.kind:
-                case Kind.HELLO:
+                case DataMessageKind.HELLO:
                     self._challenge(identity, message.header)
-                case Kind.JOIN:
+                case DataMessageKind.JOIN:
                     self._join(identity, message)
-                case Kind.LEASE:
+                case DataMessageKind.LEASE:
                     self._lease(identity, message)
-                case Kind.PING:
-                    self._send(identity, self._stamped(message.header.reply(Kind.PONG)))
-                case Kind.GOODBYE:
+                case DataMessageKind.PING:
+                    self._send(identity, self._stamped(message.header.reply(DataMessageKind.PONG)))
+                case DataMessageKind.GOODBYE:
                     self._forget(identity, "said goodbye")
                 case _:
                     raise Refused("kind")
@@ -72,7 +74,7 @@ class Server:
             self._makers.sent(done.num_bytes)
             return
         slot = order.slot if done.error is None and done.pixels is None else NO_SLOT
-        kind = Kind.BATCH if done.error is None else Kind.TROUBLE
+        kind = DataMessageKind.BATCH if done.error is None else DataMessageKind.TROUBLE
         header = self._stamped(Header(kind, slot, session.number, order.number, length=done.length))
         if done.error is not None:
             self._send(session.identity, header, _told(done.error))
@@ -104,7 +106,7 @@ class Server:
         if len(self._challenges) > _MOST_CHALLENGES:  # strangers cannot get here without the key; broken ones could
             self._challenges.clear()
         self._challenges[identity] = secrets.token_hex(16)
-        self._send(identity, header.reply(Kind.CHALLENGE), as_json({"nonce": self._challenges[identity]}))
+        self._send(identity, header.reply(DataMessageKind.CHALLENGE), as_json({"nonce": self._challenges[identity]}))
 
     def _join(self, identity: bytes, message: Message) -> None:
         told = from_json(message.told)
@@ -118,12 +120,12 @@ class Server:
         if differs := difference(wanted, self._terms):
             session.close()
             self._journal.note("unfit", f"{session.name} expects other batches: {differs}", trainer=session.name)
-            return self._send(identity, message.header.reply(Kind.UNFIT), as_json({"why": differs}))
+            return self._send(identity, message.header.reply(DataMessageKind.UNFIT), as_json({"why": differs}))
         self._sessions[identity] = session
         shared = session.area is not None
         way = "shared memory" if shared else "the network"
         self._journal.note("join", f"{session.name} joins, by {way}", trainer=session.name, shared_memory=shared)
-        return self._send(identity, message.header.reply(Kind.WELCOME), as_json({"shared": shared}))
+        return self._send(identity, message.header.reply(DataMessageKind.WELCOME), as_json({"shared": shared}))
 
     def _forget(self, identity: bytes, why: str) -> None:
         session = self._sessions.pop(identity, None)
@@ -135,7 +137,7 @@ class Server:
     def _lease(self, identity: bytes, message: Message) -> None:
         header, session = message.header, self._sessions.get(identity)
         if session is None or session.number != header.session:
-            return self._send(identity, header.reply(Kind.UNKNOWN))
+            return self._send(identity, header.reply(DataMessageKind.UNKNOWN))
         work = unpack_lease(message.told, self._terms["training samples"])
         self._makers.add(Order(session, header.number, work, header.slot, session.place(header.slot)))
         return None

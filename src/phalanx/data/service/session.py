@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from phalanx.data.service.wire import NO_SLOT
-from phalanx.wire import memory
-from phalanx.wire.seal import Refused
+from phalanx.net import shared_memory as memory
+from phalanx.net.seal import Refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class Session:
     name: str
     area: torch.Tensor | None  # shared with the trainer, in slots of equal size
     slot_bytes: int
-    watch: memory.Watch | None
+    watch: memory.ProcessWatch | None
 
     @classmethod
     def of(cls, number: int, identity: bytes, told: dict[str, Any]) -> "Session":
@@ -27,7 +27,7 @@ class Session:
         try:
             slot_bytes, address = int(told["slot_bytes"]), told["area"]
             area = memory.attach(address, int(address["size"])) if address is not None else None
-            watch = memory.Watch(int(address["pid"])) if area is not None else None
+            watch = memory.ProcessWatch(int(address["pid"])) if area is not None else None
             return cls(number, identity, str(told["name"]), area, slot_bytes, watch)
         except (KeyError, TypeError, ValueError) as error:
             raise Refused("garbage") from error

@@ -8,10 +8,10 @@ import numpy as np
 
 from phalanx.config.resolve import flatten
 from phalanx.config.schema import RunConfig
-from phalanx.data.jpeg import decoder_status
+from phalanx.data.decode.jpeg import decoder_status
 from phalanx.data.order import Work
 from phalanx.data.pipeline import Pipeline
-from phalanx.wire.seal import as_json
+from phalanx.net.seal import as_json
 
 Terms = dict[str, Any]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from phalanx.wire.seal import Prover, Refused, check_payload, checksum
+from phalanx.net.seal import Prover, Refused, check_payload, checksum
 
 VERSION = 1
 MAX_REQUEST_BYTES = 1 << 24  # what a trainer says is small: settings, and the indices of one batch
@@ -15,7 +15,7 @@ _MAGIC = b"PHLD"
 _FORMAT = struct.Struct("<4sBBxxiQQIddQQ")
 
 
-class Kind(IntEnum):
+class DataMessageKind(IntEnum):
     """What a message is. The first group goes from trainer to server, the second from server to trainer."""
 
     HELLO = 1  # who is there? → CHALLENGE
@@ -37,7 +37,7 @@ class Kind(IntEnum):
 class Header:
     """The fixed part of every message."""
 
-    kind: Kind
+    kind: DataMessageKind
     slot: int = NO_SLOT  # the place in the trainer's shared memory where the pixels go, or are
     session: int = 0  # random, new each time that a trainer joins
     number: int = 0  # of the lease
@@ -47,7 +47,7 @@ class Header:
     length: int = 0  # of the pixels, which lie in the slot or follow as the last frame
     checksum: int = 0
 
-    def reply(self, kind: Kind) -> "Header":
+    def reply(self, kind: DataMessageKind) -> "Header":
         return replace(self, kind=kind, slot=NO_SLOT, length=0, checksum=0)
 
 
@@ -85,7 +85,7 @@ class Seal:
         numbers = _FORMAT.unpack(self._prover.fields(head))
         self._prover.prove(head, told)
         try:
-            header = Header(Kind(numbers[2]), *numbers[3:])
+            header = Header(DataMessageKind(numbers[2]), *numbers[3:])
         except ValueError as error:
             raise Refused("kind") from error
         if len(frames) == 2:

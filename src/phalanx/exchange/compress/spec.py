@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 from phalanx.errors import UserError, nearest
 
-Kind = Literal["none", "fp16", "bf16", "2bit", "1bit", "topk", "powersgd"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+CodecName = Literal["none", "fp16", "bf16", "2bit", "1bit", "topk", "powersgd"]
+KINDS: tuple[CodecName, ...] = get_args(CodecName)
 EXAMPLES = "none, fp16, bf16, 2bit, 2bit:0.001, 2bit:rms:2, 1bit, topk:0.01, powersgd:4"
 
 # MXNet's default of 0.5 is for gradients summed over a batch. Ours are means, hundreds of times smaller and different
@@ -20,7 +20,7 @@ THRESHOLDS = 1e-30, 1e30  # it travels as float32, which ends not far beyond
 class CompressionSpec:
     """A compression with its one number, whichever its kind has. As text it is what the user may write."""
 
-    kind: Kind = "none"
+    kind: CodecName = "none"
     threshold: float | None = None  # 2bit: absolute
     rms_factor: float | None = None  # 2bit: times the root mean square of the gradient at hand
     ratio: float | None = None  # topk: share of the values that is sent

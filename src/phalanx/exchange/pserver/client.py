@@ -10,22 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share
 from phalanx.errors import UserError
 from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.residuals import residuals_of
-from phalanx.exchange.liveness import Watch, watch_servers
+from phalanx.exchange.liveness import LivenessWatch, watch_servers
 from phalanx.exchange.pserver import state as states
-from phalanx.exchange.pserver.before import VALUES
 from phalanx.exchange.pserver.compressor import Compressor, wire_bytes
-from phalanx.exchange.pserver.job import Job, describe
-from phalanx.exchange.pserver.narrow import NARROW, narrow
+from phalanx.exchange.pserver.job import ServerJob, describe
 from phalanx.exchange.pserver.reduce import LAST, Numbers, Topic
 from phalanx.exchange.pserver.servers import Servers
+from phalanx.exchange.pserver.slice_undo import VALUES
 from phalanx.exchange.pserver.slices import Slice, like, part_of, refuse_global, views
-from phalanx.exchange.pserver.wire import Header, Kind
-from phalanx.launch.role import Role
+from phalanx.exchange.pserver.to_half import NARROW, to_half
+from phalanx.exchange.pserver.wire import Header, MessageKind
 from phalanx.optim.schedule import Schedule
 
 
@@ -38,7 +38,7 @@ class PserverExchange:
     `joined_step` is the step to go on with for a worker that comes back into a running job, and None otherwise.
     """
 
-    meets_inside = False
+    syncs_inside = False
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PserverExchange:
         micro_batches: int | None = None,
         overlap: bool = True,
         elastic: bool = False,
-        peers: Watch | None = None,
+        peers: LivenessWatch | None = None,
     ) -> None:
         refuse_global(optim)
         self.share = Share(role.rank, role.world, optim.accumulate, micro_batches)
@@ -99,7 +99,7 @@ class PserverExchange:
         return answer
 
     @contextmanager
-    def gathering(self, last: bool) -> Iterator[None]:
+    def accumulate(self, last: bool) -> Iterator[None]:
         self._leaving = last and self._overlap and self._step is not None
         self._to_come = {each.number: len(each.pieces) for each in self._job.slices}
         try:
@@ -107,7 +107,7 @@ class PserverExchange:
         finally:
             self._leaving = False
 
-    def abstain(self, images: Tensor) -> None:
+    def skip_step(self, images: Tensor) -> None:
         """Nothing to compute: `apply` sends word that this worker has no gradients."""
         self._begin()
 
@@ -140,7 +140,7 @@ class PserverExchange:
         if self._pushed:
             raise AssertionError("gradients have left already: loss scaling needs overlap=False")
         for each in self._job.slices:
-            self._send_push(each, Kind.VOID)
+            self._send_push(each, MessageKind.VOID)
         self._collect()
 
     def _watch_backward(self) -> list[torch.utils.hooks.RemovableHandle]:
@@ -179,9 +179,9 @@ class PserverExchange:
         elif there:
             outbox = self._outboxes[slice_.number]
             torch._foreach_copy_([outbox[bit] for bit, _ in there], [gradient for _, gradient in there])
-        self._send_push(slice_, Kind.PUSH, sum(1 << bit for bit, _ in there), length)
+        self._send_push(slice_, MessageKind.PUSH, sum(1 << bit for bit, _ in there), length)
 
-    def _send_push(self, slice_: Slice, kind: Kind, present: int = 0, length: int = 0) -> None:
+    def _send_push(self, slice_: Slice, kind: MessageKind, present: int = 0, length: int = 0) -> None:
         link = self._servers.link(slice_)
         header = Header(
             kind,
@@ -218,11 +218,11 @@ class PserverExchange:
                     slice_ = self._job.slices[header.slice]
                     if header.slice not in open_ or header.sequence != self._round:
                         continue  # an answer given twice
-                    if header.kind is Kind.UPDATED:
+                    if header.kind is MessageKind.UPDATED:
                         self._take(slice_, header, payload)
                         answers.append(header)
                         del open_[header.slice]
-                    elif header.kind is Kind.MISSING:
+                    elif header.kind is MessageKind.MISSING:
                         self._dispatch(slice_, open_[header.slice])
             if open_ and not self._servers.wait() and time.monotonic() > ask:
                 ask = time.monotonic() + self._servers.links[0].resend_s
@@ -246,21 +246,21 @@ class PserverExchange:
             for each in self._job.slices:
                 link = self._servers.link(each)
                 torch._foreach_copy_(self._outboxes[each.number], self._pieces[each.number])
-                link.request_slice(link.header(Kind.VALUES, each.number, each.bytes), each)
+                link.request_slice(link.header(MessageKind.VALUES, each.number, each.bytes), each)
             self._filled = True
         self._pull()
 
     def _pull(self) -> None:
         """All parameters as the servers have them now."""
         for each in self._job.slices:
-            self._take(each, *self._servers.request(Kind.PULL, each))
+            self._take(each, *self._servers.request(MessageKind.PULL, each))
 
     @torch.no_grad()
     def _take(self, slice_: Slice, header: Header, payload: Any) -> None:
-        kind = self._job.compress_pull if header.kind is Kind.UPDATED else "none"
+        kind = self._job.compress_pull if header.kind is MessageKind.UPDATED else "none"
         values = self._servers.link(slice_).inbox(slice_, payload, self._still, NARROW[kind] or torch.float32)
         if kind != "none":  # through shared memory they come whole, and are rounded here: the same on one host or many
-            values = narrow(values, kind).float()
+            values = to_half(values, kind).float()
         torch._foreach_copy_(self._pieces[slice_.number], self._views(slice_, values))
         self._versions[slice_.number] = header.version
 
@@ -274,7 +274,7 @@ class PserverExchange:
         total, _ = self._reduce(Topic.COUNTS, np.array(counts, dtype=np.float64))
         return [float(each) for each in total]
 
-    def meet(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
+    def sync_step(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
         """In sync mode all workers stop after the same step. Otherwise nobody waits for the others."""
         if not self._still or self.share.world == 1:
             return wish, counts
@@ -287,7 +287,7 @@ class PserverExchange:
             self._servers.leave()
             self._last = True
 
-    def settle(self) -> None:
+    def sync_buffers(self) -> None:
         """Average the batch-norm statistics, which waits for all live workers; then nobody is pushing, so pull."""
         self._begin()
         buffers = [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
@@ -307,7 +307,7 @@ class PserverExchange:
         """Whole on rank 0, empty elsewhere. Called by all: nobody goes on before it is read."""
         parts = []
         for each in self._job.slices if self.share.rank == 0 else ():
-            _, payload = self._servers.request(Kind.STATE, each)
+            _, payload = self._servers.request(MessageKind.STATE, each)
             parts.append((each, *states.unpack(payload)))
         if not self._still:
             self._reduce(Topic.BARRIER, np.zeros(0))
@@ -321,7 +321,7 @@ class PserverExchange:
             raise AssertionError("a state is loaded before the first step: other workers compute already")
         for each in self._job.slices:
             part = states.part(each, tensors, scalars, self._job.layouts, set(self._job.exempt))
-            self._servers.request(Kind.LOAD, each, states.pack(*part))
+            self._servers.request(MessageKind.LOAD, each, states.pack(*part))
         self._begun = self._filled = False  # the model's weights belong to this state: they go to the servers again
 
     def residuals(self) -> dict[str, Tensor]:
@@ -373,7 +373,7 @@ class PserverExchange:
         parts = []
         for each in self._job.slices:
             link = self._servers.link(each)
-            _, payload = link.request(replace(link.header(Kind.STATE, each.number), step=step))
+            _, payload = link.request(replace(link.header(MessageKind.STATE, each.number), step=step))
             if not payload:
                 raise LostWorker(f"server {link.number} does not have slice {each.number} as it was before step {step}")
             tensors, scalars = states.unpack(payload)
@@ -398,7 +398,7 @@ class PserverExchange:
         return views(memory.view(torch.float32), slice_, self._job.layouts)
 
 
-def _compressor(job: Job) -> Compressor | None:
+def _compressor(job: ServerJob) -> Compressor | None:
     codec = job.codec()
     if codec is None:
         return None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from phalanx.exchange.compress.codec import Codec
-from phalanx.exchange.pserver.job import Job
+from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.slices import Slice, views
 
 
@@ -38,7 +38,7 @@ def _parts(codec: Codec, slice_: Slice, payload: Tensor, flat: Tensor) -> Iterat
 class Compressor:
     """One codec and, for each slice, a residual: what was not sent takes part in the next push."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ServerJob) -> None:
         codec = job.codec()
         assert codec is not None
         self._codec, self._layouts = codec, job.layouts

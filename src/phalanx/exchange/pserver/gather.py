@@ -5,21 +5,21 @@ from dataclasses import dataclass, field
 
 import zmq
 
+from phalanx.config.role import Role
 from phalanx.exchange.base import LostWorker
-from phalanx.exchange.liveness import Watch
+from phalanx.exchange.liveness import LivenessWatch
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.members import not_welcome
-from phalanx.exchange.pserver.wire import Kind
-from phalanx.launch.role import Role
-from phalanx.wire.seal import Refused, as_json, from_json
+from phalanx.exchange.pserver.wire import MessageKind
+from phalanx.net.seal import Refused, as_json, from_json
 
 _ASK_EVERY_S = 0.2
 
 
-class ServerMeeting:
+class ServerRendezvous:
     """The workers of a job with parameter servers, as one of them sees it."""
 
-    def __init__(self, role: Role, timeout_s: float, servers: Watch | None = None) -> None:
+    def __init__(self, role: Role, timeout_s: float, servers: LivenessWatch | None = None) -> None:
         self._role, self._timeout_s, self.servers = role, timeout_s, servers
 
     def gather(self, topic: str, text: str) -> list[str]:
@@ -37,7 +37,7 @@ class ServerMeeting:
         while True:
             told = {"nonce": link.challenge(), "topic": topic, "world": self._role.world, "text": text}
             # Not repeated: a challenge is good for one answer.
-            answer = from_json(link.request(link.header(Kind.GATHER), as_json(told), repeat=False)[1])
+            answer = from_json(link.request(link.header(MessageKind.GATHER), as_json(told), repeat=False)[1])
             if not answer["missing"]:
                 return [str(each) for each in answer["texts"]]
             if time.monotonic() > deadline:

@@ -8,20 +8,20 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.errors import UserError
 from phalanx.exchange.compress.codec import Codec
 from phalanx.exchange.compress.codecs import make_codec
 from phalanx.exchange.compress.spec import parse_compression
-from phalanx.exchange.pserver.narrow import NARROW
 from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
-from phalanx.launch.role import Role
+from phalanx.exchange.pserver.to_half import NARROW
+from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused
 from phalanx.optim.schedule import Schedule
-from phalanx.wire.seal import MAX_MESSAGE_BYTES, Refused
 
 
 @dataclass(frozen=True)
-class Job:
+class ServerJob:
     """Equal on all trainers, or they do not belong together."""
 
     world: int
@@ -54,7 +54,7 @@ class Job:
         }
 
     @classmethod
-    def from_description(cls, told: dict[str, Any]) -> "Job":
+    def from_description(cls, told: dict[str, Any]) -> "ServerJob":
         try:
             return cls(
                 world=int(told["world"]),
@@ -87,7 +87,7 @@ class Job:
     def slices_of(self, server: int) -> list[Slice]:
         return [each for each in self.slices if each.server == server]
 
-    def difference(self, other: "Job") -> str:
+    def difference(self, other: "ServerJob") -> str:
         """Which settings differ, for an error message."""
         mine, theirs = self.described(), other.described()
         return ", ".join(key for key in mine if mine[key] != theirs[key])
@@ -108,7 +108,7 @@ def describe(
     role: Role,
     *,
     elastic: bool = False,
-) -> Job:
+) -> ServerJob:
     """The job of a trainer with these parameters. Refuses what servers cannot hold."""
     if not role.servers:
         raise UserError(
@@ -132,7 +132,7 @@ def describe(
             why=f"{optim.name} needs whole tensors, and a message has at most {MAX_MESSAGE_BYTES / 1e9:.1f} GB",
             remedy="use an elementwise optimizer such as sgd or adamw, or --update-method collective",
         )
-    return Job(
+    return ServerJob(
         world=role.world,
         mode=exchange.mode,
         damping=exchange.damping,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.exchange.pserver.policy import Push
-from phalanx.observe.events import AppendedLines
+from phalanx.runs.events import AppendedLines
 
 
 class _Step:

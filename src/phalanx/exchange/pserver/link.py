@@ -13,18 +13,18 @@ from torch import Tensor
 
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
-from phalanx.exchange.liveness import CONNECT_S, Watch, heartbeats
-from phalanx.exchange.pserver.job import Job
+from phalanx.exchange.liveness import CONNECT_S, LivenessWatch, heartbeats
+from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import Header, Kind, Seal
-from phalanx.wire import memory
-from phalanx.wire.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
+from phalanx.exchange.pserver.wire import Header, MessageKind, Seal
+from phalanx.net import shared_memory as memory
+from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
 
 _RESEND_S = 5.0  # after which a request is repeated: all of them may arrive twice, and the answer shows life
 _LOOK_S = 0.5  # between looks at whether the server still lives
 
-_ABOUT_PUSHES = (Kind.UPDATED, Kind.WAITING, Kind.MISSING)
+_ABOUT_PUSHES = (MessageKind.UPDATED, MessageKind.WAITING, MessageKind.MISSING)
 
 Answer = tuple[Header, Any]  # header and payload
 
@@ -40,7 +40,7 @@ class Link:
         key: str,
         rank: int,
         timeout_s: float,
-        peers: Watch | None = None,
+        peers: LivenessWatch | None = None,
     ) -> None:
         self._peers = peers
         self.number, self.address, self.rank, self._timeout_s = number, address, rank, timeout_s
@@ -54,7 +54,7 @@ class Link:
             self.socket.setsockopt(option, value)
         self.socket.setsockopt(zmq.ROUTING_ID, b"w" + self.incarnation.to_bytes(8, "little"))
         self._seal = Seal(key)
-        self._watch: memory.Watch | None = None
+        self._watch: memory.ProcessWatch | None = None
         self._heard = time.monotonic()
         self._met = False  # whether it has ever answered
         self._up_since: float | None = None  # while it has not: since when a connection to it stands
@@ -74,14 +74,14 @@ class Link:
                 remedy="write it as tcp://HOST:PORT or ipc:///PATH",
             ) from error
 
-    def join(self, job: Job) -> dict[str, Any]:
+    def join(self, job: ServerJob) -> dict[str, Any]:
         """Prove the key, tell the job, share memory where possible. Returns the server's welcome."""
         mine = job.slices_of(self.number)
         self._places, size = places_of(mine)
         self._area = memory.create(size)
         told = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
         # Not repeated: a challenge is good for one answer. A lost one ends in the time-out.
-        welcome = from_json(self.request(self.header(Kind.JOIN), told, repeat=False)[1])
+        welcome = from_json(self.request(self.header(MessageKind.JOIN), told, repeat=False)[1])
         if self._peers is not None:
             self._peers.expect(self.address)
         self.shared = bool(welcome["shared"])
@@ -93,12 +93,12 @@ class Link:
                     why="they run on one machine, but one of them in a container of its own",
                     remedy="start both in the same container",
                 )
-            self._watch = memory.Watch(int(welcome["area"]["pid"]))
+            self._watch = memory.ProcessWatch(int(welcome["area"]["pid"]))
         return welcome
 
     def challenge(self) -> str:
         """The server's question, whose answer proves that this message is no recording."""
-        return str(from_json(self.request(self.header(Kind.HELLO), b"")[1])["nonce"])
+        return str(from_json(self.request(self.header(MessageKind.HELLO), b"")[1])["nonce"])
 
     def outbox(self, slice_: Slice) -> Tensor:
         """Where a slice's gradient (or its values) is put before it is sent, as bytes."""
@@ -116,7 +116,7 @@ class Link:
             return self._parameters[start : start + slice_.bytes].view(torch.float32)
         return self.outbox(slice_).view(torch.float32)
 
-    def header(self, kind: Kind, number: int = 0, length: int = 0) -> Header:
+    def header(self, kind: MessageKind, number: int = 0, length: int = 0) -> Header:
         """The header of a request, with a sequence number of its own."""
         self._sequence += 1
         return Header(kind, self.rank, self.incarnation, self._sequence, slice=number, length=length)
@@ -154,7 +154,7 @@ class Link:
                 continue
             self._heard, self._met = time.monotonic(), True
             self.bytes_received += len(frames[0]) + len(payload or b"")
-            if header.kind is Kind.FAILED:
+            if header.kind is MessageKind.FAILED:
                 told = from_json(payload)
                 if self.alone and told["lost"]:
                     continue  # known already
@@ -174,7 +174,7 @@ class Link:
 
     def ask(self, push: Header) -> None:
         """What became of that push?"""
-        self.send(replace(push, kind=Kind.ASK))
+        self.send(replace(push, kind=MessageKind.ASK))
 
     def expect(self) -> None:
         """From now on the server owes an answer."""

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from phalanx.errors import UserError
 from phalanx.exchange.pserver.slices import Slice, offsets
-from phalanx.exchange.pserver.wire import Header, Kind
-from phalanx.wire.memory import TOKEN_BYTES, Watch
-from phalanx.wire.seal import Refused
+from phalanx.exchange.pserver.wire import Header, MessageKind
+from phalanx.net.seal import Refused
+from phalanx.net.shared_memory import TOKEN_BYTES, ProcessWatch
 
 
 @dataclass
@@ -23,14 +23,14 @@ class Member:
     identity: bytes
     area: Tensor  # its gradients arrive here: memory shared with the worker, or the server's own
     shared: bool
-    watch: Watch | None
+    watch: ProcessWatch | None
     places: dict[int, int]
     since: int = -1  # the step at which it came into the running job; -1 for those who began it
     address: str = ""  # of its host, for messages; empty where it is on this one and uses no network
     decoded: dict[int, Tensor] = field(default_factory=dict)  # by slice: its gradient, flat
     gradients: dict[int, list[Tensor]] = field(default_factory=dict)  # by slice: the same, by piece
     heard: float = field(default_factory=time.monotonic)
-    reducing: Header = field(default_factory=lambda: Header(Kind.REDUCE))  # the last sum it asked for
+    reducing: Header = field(default_factory=lambda: Header(MessageKind.REDUCE))  # the last sum it asked for
     reduced: tuple[Header, bytes] | None = None  # the last sum it got, in case it asks again
 
     def slot(self, slice_: Slice) -> Tensor:

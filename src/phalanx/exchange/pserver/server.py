@@ -15,18 +15,18 @@ from phalanx.exchange.base import LostWorker
 from phalanx.exchange.compress.codec import BadPayload, Codec
 from phalanx.exchange.pserver.compressor import decode, wire_bytes
 from phalanx.exchange.pserver.gather import Gathered
-from phalanx.exchange.pserver.held import Held
-from phalanx.exchange.pserver.job import Job
+from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.journal import Journal
 from phalanx.exchange.pserver.members import Member, Members, not_welcome, places_of
 from phalanx.exchange.pserver.policy import Policy, Push, make_policy
 from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.reduce import Reduces
+from phalanx.exchange.pserver.slice_state import SliceState
 from phalanx.exchange.pserver.slices import views
-from phalanx.exchange.pserver.wire import Header, Kind, Seal
-from phalanx.launch.waiting import Patience, say
-from phalanx.wire import memory
-from phalanx.wire.seal import Refused, as_json, from_json
+from phalanx.exchange.pserver.wire import Header, MessageKind, Seal
+from phalanx.net import shared_memory as memory
+from phalanx.net.seal import Refused, as_json, from_json
+from phalanx.net.waiting import Patience, say
 
 Payload = memoryview | None
 _FIRST_RANKS = 64  # of whom it is noted whether they are there before it is known how many there are
@@ -49,10 +49,10 @@ class Server:
         self.members = Members()
         self.finished = False
         self._socket, self._number, self._seal, self._journal = socket, number, seal, journal
-        self._job: Job | None = None
+        self._job: ServerJob | None = None
         self._policy: Policy = make_policy("sync", 1, damping=False)
         self._codec: Codec | None = None
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, SliceState] = {}
         self._area = memory.create(memory.TOKEN_BYTES)
         self._reduces = Reduces()
         self._gathered = Gathered()
@@ -62,17 +62,17 @@ class Server:
         self._last_loss = 0.0
         self._coming = Patience(0.0)  # for those who have not come yet
         self._reached = 0  # the furthest step that any worker pushed, plus 1
-        self._answers: dict[Kind, Callable[[Member, Header, Payload], None]] = {
-            Kind.VALUES: self._values,
-            Kind.LOAD: self._load,
-            Kind.PUSH: self._push,
-            Kind.VOID: self._push,
-            Kind.ASK: self._ask,
-            Kind.PULL: self._pull,
-            Kind.STATE: self._state,
-            Kind.REDUCE: self._reduce,
-            Kind.LEAVING: self._leaving,
-            Kind.GOODBYE: self._goodbye,
+        self._answers: dict[MessageKind, Callable[[Member, Header, Payload], None]] = {
+            MessageKind.VALUES: self._values,
+            MessageKind.LOAD: self._load,
+            MessageKind.PUSH: self._push,
+            MessageKind.VOID: self._push,
+            MessageKind.ASK: self._ask,
+            MessageKind.PULL: self._pull,
+            MessageKind.STATE: self._state,
+            MessageKind.REDUCE: self._reduce,
+            MessageKind.LEAVING: self._leaving,
+            MessageKind.GOODBYE: self._goodbye,
         }
 
     def handle(self, frames: list[Any]) -> None:
@@ -83,13 +83,15 @@ class Server:
             identity = bytes(frames[0].buffer)
             payload = frames[2].buffer if len(frames) == 3 else None
             header = self._seal.unpack(frames[1].buffer, payload)
-            if header.kind is Kind.HELLO:
-                self._send(identity, header.reply(Kind.CHALLENGE), as_json({"nonce": self.members.challenge(identity)}))
-            elif header.kind is Kind.JOIN:
+            if header.kind is MessageKind.HELLO:
+                self._send(
+                    identity, header.reply(MessageKind.CHALLENGE), as_json({"nonce": self.members.challenge(identity)})
+                )
+            elif header.kind is MessageKind.JOIN:
                 self._join(identity, header, payload, _address(frames[1]))
-            elif header.kind is Kind.GATHER:
+            elif header.kind is MessageKind.GATHER:
                 self._gather(identity, header, payload)
-            elif header.kind is Kind.LOST:
+            elif header.kind is MessageKind.LOST:
                 self._told_lost(identity, header, payload)
             elif header.kind in self._answers:
                 self._answers[header.kind](self.members.of(identity, header), header, payload)
@@ -98,7 +100,7 @@ class Server:
         except Refused as refused:
             self._journal.refused[refused.reason] += 1
         except UserError as error:  # such as an optimizer that does not exist: the trainer tells its user
-            self._send(identity, header.reply(Kind.FAILED), _told(error))
+            self._send(identity, header.reply(MessageKind.FAILED), _told(error))
 
     @property
     def begun(self) -> bool:
@@ -183,13 +185,13 @@ class Server:
             raise self._lost_early(gone[0])  # whether or not it has spoken: all are needed for what comes next
         if lost := self.members.lost.intersection(missing):
             raise self._lost_early(min(lost), "the others go on without it")
-        self._send(identity, header.reply(Kind.GATHERED), as_json({"missing": missing, "texts": texts}))
+        self._send(identity, header.reply(MessageKind.GATHERED), as_json({"missing": missing, "texts": texts}))
 
     def _join(self, identity: bytes, header: Header, payload: Payload, address: str) -> None:
         told = from_json(payload)
         self.members.answered(identity, told.get("nonce"))
         self._refuse_parted()
-        job = Job.from_description(told.get("job", {}))
+        job = ServerJob.from_description(told.get("job", {}))
         rank = header.worker
         if self._job is None:
             self._configure(job)
@@ -205,7 +207,7 @@ class Server:
         step = self._step_to_join()
         places, size = places_of([held.slice for held in self._held.values()])
         shared = memory.attach(told.get("area"), size)
-        watch = memory.Watch(int(told["area"]["pid"])) if shared is not None else None
+        watch = memory.ProcessWatch(int(told["area"]["pid"])) if shared is not None else None
         area = shared if shared is not None else torch.zeros(size, dtype=torch.uint8)
         since = step if rejoined else -1
         member = Member(rank, header.incarnation, identity, area, shared is not None, watch, places, since, address)
@@ -222,15 +224,15 @@ class Server:
         filled = all(held.filled for held in self._held.values())
         welcome: dict[str, Any] = {"shared": member.shared, "area": self._area.address, "filled": filled}
         welcome |= {"rejoined": rejoined, "step": step if rejoined else 0}
-        self._send(identity, header.reply(Kind.WELCOME), as_json(welcome))
+        self._send(identity, header.reply(MessageKind.WELCOME), as_json(welcome))
 
-    def _configure(self, job: Job) -> None:
+    def _configure(self, job: ServerJob) -> None:
         mine = job.slices_of(self._number)
         places, size = places_of(mine)
         self._area = memory.create(size)
         for each in mine:
             params = self._area.bytes[places[each.number] : places[each.number] + each.bytes].view(torch.float32)
-            self._held[each.number] = Held(
+            self._held[each.number] = SliceState(
                 *(each, params, job.layouts, set(job.exempt), job.optim, job.schedule),
                 keep_before=job.elastic and make_policy(job.mode, job.world, job.damping).still,
             )
@@ -247,11 +249,11 @@ class Server:
 
     def _leaving(self, member: Member, header: Header, payload: Payload) -> None:
         self.members.leaving.add(member.rank)
-        self._send(member.identity, header.reply(Kind.DONE))
+        self._send(member.identity, header.reply(MessageKind.DONE))
         self._nobody_waits()
 
     def _goodbye(self, member: Member, header: Header, payload: Payload) -> None:
-        self._send(member.identity, header.reply(Kind.DONE))
+        self._send(member.identity, header.reply(MessageKind.DONE))
         self._journal.write("goodbye", {"worker": member.rank})
         self._left.append(member.rank)
         self._remove(member.rank, lost=False)
@@ -260,7 +262,7 @@ class Server:
     def _told_lost(self, identity: bytes, header: Header, payload: Payload) -> None:
         self.members.answered(identity, from_json(payload).get("nonce"))
         self.lose(header.worker, "the launcher says so")
-        self._send(identity, header.reply(Kind.DONE))
+        self._send(identity, header.reply(MessageKind.DONE))
 
     def _remove(self, rank: int, lost: bool) -> None:
         self.members.remove(rank, lost)
@@ -302,12 +304,12 @@ class Server:
     def _fail(self, error: UserError) -> None:
         self._journal.write("failed", {"what": error.what})
         for member in self.members.by_rank.values():
-            self._send(member.identity, Header(Kind.FAILED, member.rank, member.incarnation), _told(error))
+            self._send(member.identity, Header(MessageKind.FAILED, member.rank, member.incarnation), _told(error))
         self.finished = True
 
     # Slices
 
-    def _slice(self, header: Header) -> Held:
+    def _slice(self, header: Header) -> SliceState:
         if header.slice not in self._held:
             raise Refused("slice")
         return self._held[header.slice]
@@ -322,15 +324,15 @@ class Server:
             self._journal.duplicates += 1
             return self._ask(member, header, payload)
         gradients: list[Any] = [None] * len(held.slice.pieces)
-        if header.present and header.kind is Kind.PUSH:
+        if header.present and header.kind is MessageKind.PUSH:
             there = self._gradients(member, held, header, payload)
             gradients = [each if header.present >> bit & 1 else None for bit, each in enumerate(there)]
-        void = header.kind is Kind.VOID
+        void = header.kind is MessageKind.VOID
         held.arrive(Push(member.rank, header.sequence, header.step, header.version, gradients, void))
         self._reached = max(self._reached, header.step + 1)
         return self._advance(held)
 
-    def _gradients(self, member: Member, held: Held, header: Header, payload: Payload) -> list[Tensor]:
+    def _gradients(self, member: Member, held: SliceState, header: Header, payload: Payload) -> list[Tensor]:
         """A push's gradient by piece, decoded; without a copy where it is plain."""
         sent = self._received(member, held, header, payload)
         flat = member.decoded[header.slice]
@@ -345,10 +347,10 @@ class Server:
             flat.view(torch.uint8).copy_(sent)  # zmq puts small messages anywhere
         return member.gradients[header.slice]
 
-    def _received(self, member: Member, held: Held, header: Header, payload: Payload) -> Tensor:
+    def _received(self, member: Member, held: SliceState, header: Header, payload: Payload) -> Tensor:
         """The bytes of a message: those that came with it, or those in the worker's slot."""
         expected = held.slice.bytes
-        if self._codec is not None and header.kind is Kind.PUSH:
+        if self._codec is not None and header.kind is MessageKind.PUSH:
             expected = wire_bytes(self._codec, held.slice)
         if header.length != expected or (payload is None and not member.shared):
             raise Refused("length")
@@ -356,7 +358,7 @@ class Server:
             return torch.frombuffer(payload, dtype=torch.uint8)
         return member.slot(held.slice)[:expected]
 
-    def _advance(self, held: Held) -> None:
+    def _advance(self, held: SliceState) -> None:
         """Apply what is due, then answer whoever may go on."""
         while pushes := self._policy.due(held.arrived, self.members.pushing):
             if len(steps := {push.step for push in pushes if not push.void}) > 1:
@@ -381,20 +383,22 @@ class Server:
         held = self._slice(header)
         known = held.known(member.rank)
         if known is None or known.sequence < header.sequence:
-            self._send(member.identity, header.reply(Kind.MISSING))
+            self._send(member.identity, header.reply(MessageKind.MISSING))
         elif member.rank in held.answered:
             self._answer(member, held, known)
         else:
-            self._send(member.identity, header.reply(Kind.WAITING))
+            self._send(member.identity, header.reply(MessageKind.WAITING))
 
-    def _answer(self, member: Member, held: Held, push: Push) -> None:
-        header = Header(Kind.UPDATED, member.rank, member.incarnation, push.sequence, push.step, held.slice.number)
+    def _answer(self, member: Member, held: SliceState, push: Push) -> None:
+        header = Header(
+            MessageKind.UPDATED, member.rank, member.incarnation, push.sequence, push.step, held.slice.number
+        )
         self._send_parameters(member, held, header, push.rate, max(0, push.staleness))
 
-    def _send_parameters(self, member: Member, held: Held, header: Header, rate: float, staleness: int) -> None:
+    def _send_parameters(self, member: Member, held: SliceState, header: Header, rate: float, staleness: int) -> None:
         """The slice as it is now, whole: nothing updates it while this runs."""
         values, payload = held.memory, None
-        if not member.shared and header.kind is Kind.UPDATED and self._job is not None and self._job.narrows:
+        if not member.shared and header.kind is MessageKind.UPDATED and self._job is not None and self._job.narrows:
             payload = memory.raw(held.narrowed(self._job.compress_pull).view(torch.uint8))
         elif not member.shared:
             payload = memory.raw(values)
@@ -412,7 +416,7 @@ class Server:
         held = self._slice(header)
         held.memory.view(torch.uint8).copy_(self._received(member, held, header, payload))
         held.filled = True
-        self._send(member.identity, header.reply(Kind.DONE))
+        self._send(member.identity, header.reply(MessageKind.DONE))
         waiting, self._pulls = self._pulls, []
         for who, pull in waiting:
             self._pull(who, pull, None)
@@ -420,20 +424,20 @@ class Server:
     def _pull(self, member: Member, header: Header, payload: Payload) -> None:
         held = self._slice(header)
         if held.filled:
-            self._send_parameters(member, held, header.reply(Kind.PARAMETERS), 0.0, 0)
+            self._send_parameters(member, held, header.reply(MessageKind.PARAMETERS), 0.0, 0)
         else:
             self._pulls = [(who, pull) for who, pull in self._pulls if (who, pull) != (member, header)]
             self._pulls.append((member, header))
-            self._send(member.identity, header.reply(Kind.WAITING))
+            self._send(member.identity, header.reply(MessageKind.WAITING))
 
     def _load(self, member: Member, header: Header, payload: Payload) -> None:
         self._slice(header).load(payload if payload is not None else memoryview(b""))
-        self._send(member.identity, header.reply(Kind.DONE))
+        self._send(member.identity, header.reply(MessageKind.DONE))
 
     def _state(self, member: Member, header: Header, payload: Payload) -> None:
         held = self._slice(header)
         state = held.state() if header.step < 0 else held.whole_before(header.step)
-        self._send(member.identity, header.reply(Kind.STATES), state)
+        self._send(member.identity, header.reply(MessageKind.STATES), state)
 
     # Sums
 
@@ -444,7 +448,7 @@ class Server:
         if payload is None or len(payload) % 8:
             raise Refused("length")
         if member.reducing == header:
-            return self._send(member.identity, header.reply(Kind.WAITING))
+            return self._send(member.identity, header.reply(MessageKind.WAITING))
         member.reducing = header
         self._reduces.add(header.slice, header.step, member.rank, np.frombuffer(bytes(payload), dtype="<f8"))
         return self._tell_sums()
@@ -453,7 +457,7 @@ class Server:
         for ranks, total in self._reduces.complete(self.members.joined(), self.members.leaving):
             for rank in ranks:
                 member = self.members.by_rank[rank]
-                member.reduced = (member.reducing.reply(Kind.REDUCED), total.tobytes())
+                member.reduced = (member.reducing.reply(MessageKind.REDUCED), total.tobytes())
                 self._send(member.identity, *member.reduced)
 
     def _send(self, identity: bytes, header: Header, payload: memoryview | bytes | None = None) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import zmq
 
+from phalanx.config.role import Role
 from phalanx.errors import UserError
-from phalanx.exchange.liveness import Watch
-from phalanx.exchange.pserver.job import Job
+from phalanx.exchange.liveness import LivenessWatch
+from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.link import Answer, Link
 from phalanx.exchange.pserver.reduce import Numbers, Topic
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import Kind
-from phalanx.launch.role import Role
-from phalanx.wire.seal import as_json
+from phalanx.exchange.pserver.wire import MessageKind
+from phalanx.net.seal import as_json
 
 _LOOK_MS = 500  # between looks at whether the servers still live
 
@@ -24,7 +24,7 @@ _LOOK_MS = 500  # between looks at whether the servers still live
 class Servers:
     """One link for each server."""
 
-    def __init__(self, role: Role, timeout_s: float, peers: Watch | None = None) -> None:
+    def __init__(self, role: Role, timeout_s: float, peers: LivenessWatch | None = None) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self.links: list[Link] = []
@@ -32,7 +32,7 @@ class Servers:
             self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s, peers))
             self._poller.register(self.links[-1].socket, zmq.POLLIN)
 
-    def join(self, job: Job) -> list[dict[str, Any]]:
+    def join(self, job: ServerJob) -> list[dict[str, Any]]:
         """Join at all servers at once: making its optimizer takes each of them seconds. Returns their welcomes."""
         with ThreadPoolExecutor(len(self.links)) as pool:
             return list(pool.map(lambda link: link.join(job), self.links))
@@ -40,7 +40,7 @@ class Servers:
     def link(self, slice_: Slice) -> Link:
         return self.links[slice_.server]
 
-    def request(self, kind: Kind, slice_: Slice, payload: bytes | None = None) -> Answer:
+    def request(self, kind: MessageKind, slice_: Slice, payload: bytes | None = None) -> Answer:
         """Ask the slice's server, and wait for its answer."""
         link = self.link(slice_)
         return link.request(link.header(kind, slice_.number), payload)
@@ -51,7 +51,7 @@ class Servers:
         `step` says after which step the workers meet, so that one who joined later is not waited for.
         """
         link = self.links[0]
-        header = replace(link.header(Kind.REDUCE, topic), step=step)
+        header = replace(link.header(MessageKind.REDUCE, topic), step=step)
         _, payload = link.request(header, numbers.astype("<f8").tobytes())
         total = np.frombuffer(bytes(payload), dtype="<f8")
         return total[:-1], int(total[-1])
@@ -71,13 +71,13 @@ class Servers:
     def leave(self) -> None:
         """Tell all that no further push comes from here."""
         for link in self.links:
-            link.request(link.header(Kind.LEAVING), b"")
+            link.request(link.header(MessageKind.LEAVING), b"")
 
     def close(self) -> None:
         """Say goodbye, and let go."""
         for link in self.links:
             with suppress(UserError):  # a server that has gone needs no goodbye
-                link.request(link.header(Kind.GOODBYE), b"")
+                link.request(link.header(MessageKind.GOODBYE), b"")
             link.close()
         self.links = []
         self._context.term()
@@ -90,7 +90,7 @@ def declare_lost(role: Role, rank: int, timeout_s: float = 10.0) -> None:
         link = Link(context, number, address, role.key, rank, timeout_s)
         try:
             nonce = link.challenge()
-            link.request(link.header(Kind.LOST), as_json({"nonce": nonce}), repeat=False)
+            link.request(link.header(MessageKind.LOST), as_json({"nonce": nonce}), repeat=False)
         finally:
             link.close()
     context.term()

@@ -4,14 +4,14 @@ import struct
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from phalanx.wire.seal import Prover, Refused, check_payload, checksum
+from phalanx.net.seal import Prover, Refused, check_payload, checksum
 
 VERSION = 1
 _MAGIC = b"PHLX"
 _FORMAT = struct.Struct("<4sBBxxIQQqIIIQQdB7xQQ")
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message is. The first group goes from worker to server, the second from server to worker."""
 
     HELLO = 1  # who is there? → CHALLENGE
@@ -44,17 +44,17 @@ class Kind(IntEnum):
 
 # Small messages whose payload steers the job: the proof of the key covers the payload too.
 CONTROL = {
-    Kind.HELLO,
-    Kind.JOIN,
-    Kind.CHALLENGE,
-    Kind.WELCOME,
-    Kind.FAILED,
-    Kind.LOST,
-    Kind.LEAVING,
-    Kind.GOODBYE,
-    Kind.DONE,
-    Kind.GATHER,
-    Kind.GATHERED,
+    MessageKind.HELLO,
+    MessageKind.JOIN,
+    MessageKind.CHALLENGE,
+    MessageKind.WELCOME,
+    MessageKind.FAILED,
+    MessageKind.LOST,
+    MessageKind.LEAVING,
+    MessageKind.GOODBYE,
+    MessageKind.DONE,
+    MessageKind.GATHER,
+    MessageKind.GATHERED,
 }
 
 
@@ -62,7 +62,7 @@ CONTROL = {
 class Header:
     """The fixed part of every message."""
 
-    kind: Kind
+    kind: MessageKind
     worker: int = 0
     incarnation: int = 0  # random, new each time that a worker starts
     sequence: int = 0  # counts a worker's steps or requests: a message sent twice is known by it
@@ -77,7 +77,7 @@ class Header:
     length: int = 0  # of the payload, which lies in shared memory or follows as the second frame
     checksum: int = 0
 
-    def reply(self, kind: Kind) -> "Header":
+    def reply(self, kind: MessageKind) -> "Header":
         return replace(self, kind=kind, length=0, checksum=0)
 
 
@@ -108,7 +108,7 @@ class Seal:
         numbers = _FORMAT.unpack(self._prover.fields(head))
         self._prover.prove(head, payload if payload is not None and numbers[2] in CONTROL else b"")
         try:
-            kind = Kind(numbers[2])
+            kind = MessageKind(numbers[2])
         except ValueError as error:
             raise Refused("kind") from error
         header = Header(kind, *numbers[3:])

@@ -1,0 +1,444 @@
+"""The commands. Nothing heavy is imported until a command needs it."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from phalanx import __version__
+from phalanx.cli.bench import app as bench_app
+from phalanx.cli.data import app as data_app
+from phalanx.cli.launch import app as launch_app
+from phalanx.cli.service import app as service_app
+from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+from phalanx.machine.openmp import let_idle_threads_sleep, let_idle_threads_spin_while_alone
+from phalanx.migrate.refuse import MigratingCommand
+from phalanx.native.features import hold_libraries_to_level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from phalanx.config.resolve import Layer
+    from phalanx.config.role import Role
+    from phalanx.config.schema import ExchangeConfig
+    from phalanx.roles.request import Request
+
+LATEST = "latest"  # what `--resume` without a value means
+
+app = typer.Typer(
+    name="phalanx",
+    help="Train image classifiers on one machine or many: one recipe, one result.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+app.add_typer(bench_app, name="bench")
+app.add_typer(data_app)
+app.add_typer(launch_app)
+app.add_typer(service_app)
+Checkpointed = Annotated[Path, typer.Argument(help="a run's folder (its best checkpoint) or one checkpoint")]
+
+
+def main() -> NoReturn:
+    """The entry point: errors a user can mend are printed without a traceback."""
+    let_idle_threads_sleep()
+    _know_terminals()
+    try:
+        hold_libraries_to_level()
+        app(args=_resume_without_value(sys.argv[1:]), prog_name="phalanx", standalone_mode=True)
+    except UserError as error:
+        _complain(str(error))
+        sys.exit(EXIT_USER)
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        sys.exit(130)
+    except BrokenPipeError:  # `phalanx models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_OURS)
+    sys.exit(0)
+
+
+def _know_terminals() -> None:
+    """Have everything printed as plain lines where a launcher only pretends to be a terminal (rich reads this)."""
+    from phalanx.launch.env.roles import is_foreign
+
+    if is_foreign():
+        os.environ.setdefault("TTY_COMPATIBLE", "0")
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+
+
+def _resume_without_value(args: list[str]) -> list[str]:
+    """`--resume` alone means the latest run; typer has no options with an optional value."""
+    spelled = []
+    for here, following in zip(args, [*args[1:], "--"], strict=True):
+        spelled.append(here)
+        if here == "--resume" and (following.startswith("-") or ("=" in following and not Path(following).exists())):
+            spelled.append(LATEST)
+    return spelled
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"phalanx {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def phalanx(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Train image classifiers on one machine or many: one recipe, one result."""
+
+
+@app.command(cls=MigratingCommand)
+def train(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits, or images where --data is given"
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="a name that `phalanx models` lists")] = None,
+    pretrained: Annotated[
+        bool | None, typer.Option("--pretrained/--no-pretrained", help="timm's published weights")
+    ] = None,
+    initializer: Annotated[str | None, typer.Option(help="default, kaiming, xavier, orthogonal …")] = None,
+    data: Annotated[str | None, typer.Option(help="digits, synthetic, PATH, or FORMAT:PATH")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="samples per worker and micro-batch")] = None,
+    global_batch_size: Annotated[int | None, typer.Option(help="samples per step over all workers, instead")] = None,
+    epochs: Annotated[float | None, typer.Option(help="length of training")] = None,
+    lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adamw, lars, lamb, lion, muon-sgd …")] = None,
+    momentum: Annotated[float | None, typer.Option()] = None,
+    weight_decay: Annotated[float | None, typer.Option()] = None,
+    lr_schedule: Annotated[str | None, typer.Option(help="constant, step, cosine, polynomial, one-cycle")] = None,
+    lr_step_epochs: Annotated[str | None, typer.Option(help="where the rate drops, such as 30,60,80")] = None,
+    lr_factor: Annotated[float | None, typer.Option(help="by what it is multiplied there")] = None,
+    warmup_epochs: Annotated[float | None, typer.Option()] = None,
+    label_smoothing: Annotated[float | None, typer.Option()] = None,
+    top_k: Annotated[int | None, typer.Option(help="k of the second accuracy; 0 or 1: top-1 alone")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16, fp16")] = None,
+    fast_path: Annotated[str | None, typer.Option(help="auto, native, products, off: faster layers on a CPU")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = None,
+    gpus: Annotated[str | None, typer.Option(help="one worker for each GPU listed, such as 0,1,2,3")] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
+    monitor: Annotated[int | None, typer.Option(help="log norms every so many steps")] = None,
+    log_every: Annotated[int | None, typer.Option(help="steps between log lines")] = None,
+    log_dir: Annotated[str | None, typer.Option(help="folder for each process's log; default RUN/logs")] = None,
+    update_method: Annotated[str | None, typer.Option(help="local, collective, pserver")] = None,
+    workers: Annotated[int | None, typer.Option(help="trainers on this machine")] = None,
+    servers: Annotated[int | None, typer.Option(help="parameter servers on this machine")] = None,
+    mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S")] = None,
+    compress: Annotated[str | None, typer.Option(help="none, fp16, bf16, 2bit, 1bit, topk:R, powersgd:R")] = None,
+    evaluator: Annotated[
+        bool | None, typer.Option("--evaluator/--no-evaluator", help="evaluate checkpoints in a process of its own")
+    ] = None,
+    max_restarts: Annotated[int | None, typer.Option(help="how often lost workers are started anew")] = None,
+    min_workers: Annotated[int | None, typer.Option(help="go on with as few when no restarts are left")] = None,
+    data_service: Annotated[str | None, typer.Option(help="data servers that make batches: HOST:PORT,…")] = None,
+    data_servers: Annotated[int | None, typer.Option(help="data servers on this machine")] = None,
+    out: Annotated[Path | None, typer.Option(help="the run's folder; default runs/NAME-TIME")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="continue a run, or from one of its checkpoints; without a value the latest run")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="with --resume: from the checkpoint there, such as 30ep, 5000st, 50%")
+    ] = None,
+    init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
+) -> None:
+    """Train a classifier; a recipe, settings and flags say how."""
+    from phalanx.launch.env.attendance import await_end
+    from phalanx.launch.env.complete_role import complete
+    from phalanx.launch.env.roles import role_from_env
+    from phalanx.net.admission import warning_of
+    from phalanx.roles.lifeline import hold_lifeline
+    from phalanx.roles.role_log import keep_log, log_of
+
+    role = role_from_env()
+    request = read_request(locals(), role)
+    config = request.resolved.config
+    hold_lifeline()
+    if role is None:
+        _check_early(request)
+    if role is None and (config.exchange.method != "local" or config.data.servers or config.eval.evaluator):
+        raise typer.Exit(_launch(request))
+    if role is not None:
+        role = complete(role, config.exchange)
+        _say(warning_of(role))
+        if role.kind == "scheduler":
+            await_end(role, config.exchange.timeout_s)
+            raise typer.Exit
+    log_at = log_of(role, config)
+    log = keep_log(log_at, role) if log_at else None
+    if role is not None and role.kind == "server":
+        from phalanx.roles.server import serve
+
+        serve(role, config.exchange)
+        raise typer.Exit
+    if role is not None and role.kind == "data":
+        from phalanx.roles.data_server import serve_role
+
+        serve_role(role, config)
+        raise typer.Exit
+
+    if role is not None and role.kind == "evaluator":
+        from phalanx.roles.evaluator import watch_run
+
+        watch_run(request, Console(), role)
+        raise typer.Exit
+
+    if role is None or role.local_world == 1:
+        let_idle_threads_spin_while_alone(config.machine.threads)
+    from phalanx.roles.console import console_of
+    from phalanx.roles.trainer import run
+
+    raise typer.Exit(run(request, console_of(role), role, log))
+
+
+def _check_early(request: "Request") -> None:
+    """What can be refused without torch, whose import takes seconds, and without starting a job."""
+    from phalanx.config.batch import samples_per_step
+    from phalanx.data.sources.formats import recognise
+    from phalanx.runs.rewind import find_step
+
+    config = request.resolved.config
+    if request.resume is not None and request.at_step is not None:
+        find_step(request.resume.checkpoints, request.at_step)
+    samples_per_step(config)
+    if not config.data.service:
+        recognise(config.data.source)
+
+
+def _launch(request: "Request") -> int:
+    """Start the job's roles on this machine, with this same command line."""
+    from phalanx.launch.local_job import local_job, supervise_here
+    from phalanx.runs.folder import create_run
+
+    config = request.resolved.config
+    folder = request.resume or create_run(request.out, config.name)
+    job = local_job(folder.path, sys.argv[2:], request)
+    return supervise_here(job, Console(stderr=True))
+
+
+def read_request(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Request":
+    """What the parameters of `train` ask for."""
+    from phalanx.config.flags import FLAGS, flag_layers
+
+    layers = flag_layers({flag: given[flag] for flag in FLAGS})
+    return _request(
+        given["settings"] or [], layers, given["out"], given["resume"], given["at"], given["init_from"], role
+    )
+
+
+def _request(
+    words: list[str],
+    flags: "list[Layer]",
+    out: Path | None,
+    resume: str | None,
+    at: str | None,
+    init_from: Path | None,
+    role: "Role | None",
+) -> "Request":
+    """What to train, checked as far as it can be before anything heavy is imported."""
+    from phalanx.config.flags import imply_collective, keep_batch
+    from phalanx.config.recipes import default_recipe, load_recipe
+    from phalanx.config.resolve import parse_override, resolve
+    from phalanx.launch.env.assign_role import decide
+    from phalanx.roles.request import Request
+    from phalanx.runs.folder import RunFolder
+    from phalanx.runs.resume import choose
+
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
+    tail = [*flags, *map(parse_override, overrides)]
+    command = os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])
+    if resume is None:
+        if at is not None:
+            raise UserError(
+                "--at does not go without --resume",
+                why="it says from which checkpoint of a run to go on",
+                remedy=f"--resume RUN --at {at}",
+            )
+        layers = load_recipe(recipe or default_recipe(tail)).layers
+        tail, note = decide(role, layers, tail)
+        resolved = resolve([*layers, *imply_collective(layers, tail)])
+        _refuse_other_world(resolved.config.exchange, role)
+        _say(note)
+        return Request(resolved, command, out=out, init_from=init_from)
+    if recipe or out or init_from:
+        clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
+        raise UserError(
+            f"--resume does not go together with {clash}",
+            why="a resumed run keeps its recipe, its folder and its weights",
+            remedy="leave it out, or start a new run",
+        )
+    if role is not None and role.run is not None:  # the launcher has put aside what was saved after the place
+        run, step = RunFolder(role.run), None
+    else:
+        run, step = choose(None if resume == LATEST else Path(resume), at)
+    before = run.layer()
+    tail, note = decide(role, [before], tail)
+    resolved = resolve([before, *keep_batch(resolve([before]).config, imply_collective([before], tail))])
+    _refuse_other_world(resolved.config.exchange, role)
+    _say(note)
+    return Request(resolved, command, resume=run, at_step=step)
+
+
+def _say(text: str) -> None:
+    """On standard error, in one line; nothing where there is nothing to say."""
+    if text:
+        Console(stderr=True).print(Text(text), soft_wrap=True)
+
+
+def _refuse_other_world(exchange: "ExchangeConfig", role: "Role | None") -> None:
+    from phalanx.launch.env.assign_role import placement
+
+    seated = role and placement(role, exchange)
+    if seated is not None and seated.kind == "trainer" and seated.world != exchange.workers:
+        raise UserError(
+            f"{exchange.workers} workers are asked for, but {seated.launcher} started {seated.world}",
+            why="each trainer takes its share of every step, so all must agree on how many there are",
+            remedy=f"leave --workers out, or have {seated.launcher} start {exchange.workers}",
+        )
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="a recipe to print, resolved")] = None,
+) -> None:
+    """List the recipes with their claims, or print one with the origin of each value."""
+    from phalanx.commands.recipes import list_recipes, show_recipe
+
+    console = Console()
+    if name is None:
+        list_recipes(console)
+    else:
+        show_recipe(console, name)
+
+
+@app.command()
+def models(
+    pattern: Annotated[str | None, typer.Argument(help="part of a name, or a glob such as 'resnet*'")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="count GMACs at this image size")] = None,
+) -> None:
+    """List models with their parameters and GMACs."""
+    from phalanx.commands.models import show_models
+
+    show_models(Console(), pattern, size)
+
+
+def _find(place: Path) -> Path:
+    """The checkpoint that is meant, or a refusal, before anything heavy is imported."""
+    from phalanx.runs.checkpoint import find
+
+    return find(place)
+
+
+@app.command("eval")
+def evaluate(
+    checkpoint: Checkpointed,
+    data: Annotated[str | None, typer.Option(help="default: the run's own validation data")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1)] = None,
+    device: Annotated[str, typer.Option()] = "auto",
+    precision: Annotated[str | None, typer.Option(help="default: as the run was evaluated")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the picture")] = None,
+) -> None:
+    """Measure a trained model: top-1, top-k, each class, and a confusion matrix."""
+    found = _find(checkpoint)
+    from phalanx.commands.evaluate import evaluate_checkpoint
+
+    evaluate_checkpoint(Console(), found, data, batch_size, device, precision, out)
+
+
+@app.command()
+def predict(
+    checkpoint: Checkpointed,
+    images: Annotated[list[str], typer.Argument(help="files, folders or globs")],
+    top_k: Annotated[int, typer.Option(min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    as_tsv: Annotated[bool, typer.Option("--tsv", help="tab-separated lines")] = False,
+    device: Annotated[str, typer.Option()] = "auto",
+) -> None:
+    """Say what is on pictures."""
+    if as_json and as_tsv:
+        raise UserError("--json does not go together with --tsv", why="lines have one form", remedy="leave one out")
+    found = _find(checkpoint)
+    from phalanx.commands.predict import predict_images
+
+    style = "json" if as_json else "tsv" if as_tsv else "table"
+    raise typer.Exit(predict_images(Console(), found, images, top_k, style, device))
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="folders of runs")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="ends in .png, .svg or .pdf")] = Path("curves.png"),
+    axis: Annotated[str, typer.Option("--against", help="step, epoch or time")] = "epoch",
+) -> None:
+    """Draw the learning curves of several runs in one figure."""
+    from phalanx.observe.plots import AXES, draw_curves
+
+    chosen = next((known for known in AXES if known == axis), None)
+    if chosen is None:
+        raise UserError(
+            f"curves cannot be drawn against {axis!r}", why="unknown axis", remedy=f"one of {', '.join(AXES)}"
+        )
+    draw_curves(runs, out, axis=chosen)
+    typer.echo(f"{out}: curves of {len(runs)} run{'s' * (len(runs) > 1)}")
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="folders of runs")],
+    form: Annotated[
+        str | None, typer.Option("--format", help="a table: text, markdown, csv; default text, but not of two runs")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="a table's file: .txt, .md, .csv; two runs' figure: .png, .svg, .pdf"),
+    ] = None,
+) -> None:
+    """Say whether two runs learned the same (weights, metrics, curves); of more, print a table of results."""
+    from phalanx.commands.compare_table import show_results, table_format
+
+    chosen = table_format(form, out)
+    if len(runs) == 2 and chosen is None:
+        from phalanx.commands.compare import compare_runs
+
+        compare_runs(Console(), runs[0], runs[1], out or Path("compare.png"))
+    else:
+        show_results(Console(), runs, chosen, out)
+
+
+@app.command()
+def export(
+    checkpoint: Checkpointed,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder; default RUN/export")] = None,
+    form: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="safetensors, torch, onnx; may be repeated; default the first two"),
+    ] = None,
+) -> None:
+    """Write a trained model for others: safetensors with config, torch.export, ONNX."""
+    from phalanx.commands.export import export_checkpoint
+
+    export_checkpoint(Console(), _find(checkpoint), out, form or [])
+
+
+@app.command()
+def doctor() -> None:
+    """Show versions, the machine, the settings chosen for it, and whether each optional part works."""
+    let_idle_threads_spin_while_alone("auto")  # as training would
+    from phalanx.commands.doctor import examine
+
+    raise typer.Exit(examine(Console()))

@@ -1,0 +1,42 @@
+"""`phalanx serve-data`: a server that decodes for trainers. Nothing heavy is imported until it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from phalanx.migrate.refuse import MigratingCommand
+
+DEFAULT_BIND = "127.0.0.1:7300"
+
+app = typer.Typer()
+
+
+@app.command("serve-data", cls=MigratingCommand)
+def serve_data(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="as for `phalanx train`"),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="digits, synthetic, PATH, or FORMAT:PATH")] = None,
+    seed: Annotated[int | None, typer.Option(help="as for `phalanx train`")] = None,
+    bind: Annotated[str, typer.Option(help="where to listen: HOST:PORT, or ipc:///PATH")] = DEFAULT_BIND,
+    threads: Annotated[int | None, typer.Option(min=1, help="threads that decode; default: one per core")] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="the key that trainers must have; made if missing; default: PHALANX_KEY")
+    ] = None,
+) -> None:
+    """Make batches for trainers here or on other machines (`phalanx train --data-service`)."""
+    from phalanx.config.flags import flag_layers
+    from phalanx.config.recipes import default_recipe, load_recipe
+    from phalanx.config.resolve import parse_override, resolve
+
+    words = settings or []
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
+    layers = [*flag_layers({"data": data, "seed": seed}), *map(parse_override, overrides)]
+    config = resolve([*load_recipe(recipe or default_recipe(layers)).layers, *layers]).config
+
+    from phalanx.roles.data_server import serve_data as serve
+
+    serve(Console(), config, bind, threads, key_file)

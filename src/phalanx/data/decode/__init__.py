@@ -1,0 +1,1 @@
+"""Compressed bytes to pixels."""

@@ -1,0 +1,1 @@
+"""Datasets by format, and how a path is recognised as one of them."""

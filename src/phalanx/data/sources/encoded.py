@@ -1,0 +1,179 @@
+"""Samples that are compressed image bytes: decoded, cropped and resized in threads; a bad one is told, not raised."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.config.schema import DataConfig
+from phalanx.data.base import Framing, Pixels, Read, View
+from phalanx.data.decode.images import FAST, BadImage, Decoding, Target, decode_all
+from phalanx.data.decode.jpeg import decoder_status, find_decoder
+from phalanx.data.order import Indices
+from phalanx.data.sources.labelled import Labelled
+from phalanx.errors import UserError
+
+# Damaged files come alone or in small groups. So many in a row mean that something else is wrong, such as a disk
+# that is not mounted, and going on would only hide it.
+MOST_BAD_IN_A_ROW = 100
+
+# Samples that a thread takes at a time. Views are drawn for all of them at once, which takes as long as for one.
+MOST_TOGETHER = 16
+
+
+class DecodePool(ThreadPoolExecutor):
+    """Threads that decode. Their number says into how many parts to divide the work."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads, thread_name_prefix="decode")
+        self.threads = threads
+
+
+def decode_pool(threads: int) -> DecodePool | None:
+    """Threads to be shared by all splits of a run; with none of them the caller decodes by itself."""
+    return DecodePool(threads) if threads else None
+
+
+@dataclass
+class Sample:
+    """What became of one wanted sample: the one used in its place (None: left out), and the bad ones on the way."""
+
+    index: int | None
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class EncodedSource(Labelled):
+    """A Source of compressed images. A format says where the bytes of sample `index` are, and what it is called."""
+
+    pool: Executor | None
+    decoding: Decoding = FAST
+
+    @abstractmethod
+    def encoded(self, index: int) -> bytes:
+        """The compressed image. OSError or BadImage where it cannot be had. Called from several threads at once."""
+
+    def subset(self, chosen: Indices) -> "EncodedSource":
+        return EncodedSubset(
+            parent=self,
+            chosen=chosen,
+            description=self.describe_part(chosen),
+            classes=self.classes,
+            labels=self.labels[chosen],
+            channels=self.channels,
+            image_size=self.image_size,
+            mean=self.mean,
+            std=self.std,
+            extent=self.extent,
+            pool=self.pool,
+            decoding=self.decoding,
+        )
+
+    def read(self, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read:
+        wanted = indices.tolist()
+        out = np.empty((len(wanted), framing.size, framing.size, self.channels), dtype=np.uint8)
+
+        def fill(part: slice) -> list[Sample]:
+            return self._fill(wanted[part], framing, epoch, replace_bad, out[part])
+
+        parts = batch_parts(len(wanted), self.pool)
+        samples = list(chain.from_iterable(self.pool.map(fill, parts) if self.pool else map(fill, parts)))
+        kept = [place for place, sample in enumerate(samples) if sample.index is not None]
+        used = np.array([samples[place].index for place in kept], dtype=np.int64)
+        bad = {index: reason for sample in samples for index, reason in sample.bad.items()}
+        images = out if len(kept) == len(wanted) else out[kept]
+        return Read(images, self.labels[used], used, list(bad.items()))
+
+    def _fill(self, wanted: list[int], framing: Framing, epoch: int, replace_bad: bool, out: Pixels) -> list[Sample]:
+        """Decodes samples, each to its place; instead of a bad one the first after it that decodes, whoever asks."""
+        samples = []
+        for place, (index, reason) in enumerate(zip(wanted, self._decode(wanted, framing, epoch, out), strict=True)):
+            sample = Sample(index)
+            if reason:
+                sample = Sample(None, {index: reason})
+                if replace_bad:
+                    self._replace(sample, index, framing, epoch, out[place : place + 1])
+            samples.append(sample)
+        return samples
+
+    def _replace(self, sample: Sample, index: int, framing: Framing, epoch: int, out: Pixels) -> None:
+        for step in range(1, min(MOST_BAD_IN_A_ROW, len(self))):
+            candidate = (index + step) % len(self)
+            (reason,) = self._decode([candidate], framing, epoch, out)
+            if not reason:
+                sample.index = candidate
+                return
+            sample.bad[candidate] = reason
+        raise self._nothing_decodes(sample.bad)
+
+    def _decode(self, wanted: list[int], framing: Framing, epoch: int, out: Pixels) -> list[str]:
+        """Decodes samples, each to its place. What is wrong with each; empty where nothing is."""
+        data, unread = [], {}
+        for place, index in enumerate(wanted):
+            try:
+                data.append(self.encoded(index))
+                continue
+            except OSError as error:
+                unread[place] = f"it cannot be read: {error.strerror or error}"
+            except BadImage as error:
+                unread[place] = str(error)
+            data.append(b"")
+        numbers = np.array(wanted, dtype=np.int64)
+
+        def views_of(places: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> list[View]:
+            return framing.views(numbers[places], sizes, epoch)
+
+        target = Target(out, framing.interpolation, framing.pad_mode)
+        reasons = decode_all(data, views_of, self.decoding, target)
+        return [unread.get(place, reason) for place, reason in enumerate(reasons)]
+
+    def _nothing_decodes(self, bad: dict[int, str]) -> UserError:
+        numbers = list(bad)
+        first, last = numbers[0], numbers[-1]
+        return UserError(
+            f"{len(bad)} images in a row do not decode, from {self.name(first)} to {self.name(last)}",
+            why=f"{self.name(first)}: {bad[first]}",
+            remedy="check that the data is there, readable and whole: one of these files should open in a viewer",
+        )
+
+
+@dataclass(kw_only=True)
+class EncodedSubset(EncodedSource):
+    """Some samples of an EncodedSource, numbered from 0."""
+
+    parent: EncodedSource
+    chosen: Indices
+
+    def encoded(self, index: int) -> bytes:
+        return self.parent.encoded(int(self.chosen[index]))
+
+    def name(self, index: int) -> str:
+        return self.parent.name(int(self.chosen[index]))
+
+
+def decoded_as(config: DataConfig, source: Labelled) -> Labelled:
+    """The source, decoded as the configuration says, where it is one of compressed images."""
+    if not isinstance(source, EncodedSource):
+        return source
+    return replace(source, decoding=Decoding(config.decode == "exact", config.exif_orientation))
+
+
+def slow_decoding(source: Labelled) -> list[str]:
+    """What to tell whoever has to do with Pillow."""
+    if not isinstance(source, EncodedSource) or find_decoder() is not None:
+        return []
+    return [f"JPEGs are decoded by {decoder_status()}; native code takes a third of the time"]
+
+
+def batch_parts(count: int, pool: Executor | None) -> Iterator[slice]:
+    """Parts of a batch for threads to take: smaller and smaller, so that all of them end at nearly the same time."""
+    threads = pool.threads if isinstance(pool, DecodePool) else 1
+    low = 0
+    while low < count:
+        size = min(MOST_TOGETHER, max(1, (count - low) // (2 * threads)))
+        yield slice(low, low + size)
+        low += size

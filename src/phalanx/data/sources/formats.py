@@ -1,0 +1,248 @@
+"""The table of formats: how each is recognised and opened. A new format is added here and nowhere else."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
+from phalanx.data.sources.embedded import open_digits, open_synthetic
+from phalanx.data.sources.folders import look, open_class_folders
+from phalanx.data.sources.huggingface import is_huggingface, open_huggingface
+from phalanx.data.sources.idx import find_idx, open_idx
+from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.lists import open_flat_folder, open_list
+from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
+from phalanx.data.sources.recordio import is_recordio, open_recordio
+from phalanx.data.sources.shard_format import ShardFormat
+from phalanx.data.sources.shards import VAL_NAMES, is_pattern
+from phalanx.data.sources.tar import is_tar
+from phalanx.data.sources.tfrecord import is_tfrecord, open_tfrecord
+from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.errors import UserError, nearest
+
+LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to keep data."""
+
+    looks_like: str  # for the error that says what is understood; empty: found only where it is asked for by name
+    recognises: Callable[[Path], bool]
+    train: Callable[[Path, OpenRequest], Labelled]  # the training part, or everything where the data is not divided
+    val: Callable[[Path, OpenRequest], Labelled | None]  # the validation part, if there is one
+    has_path: bool = True
+    takes_patterns: bool = False  # whether it can be several files: globs and ranges
+
+
+def recognise(text: str) -> tuple[str, Path]:
+    """(format, path) of what the user wrote. What exists is a path, whatever colons are in it."""
+    if text in FORMATS and not FORMATS[text].has_path:
+        return text, Path()
+    path = _path(text)
+    if text and path.exists():
+        return _recognised(path), path
+    name, colon, rest = text.partition(":")
+    if is_pattern(text) and not (colon and name in FORMATS):
+        return _recognised(path), path
+    if not colon or not re.fullmatch(r"\w[\w+-]+", name):  # one letter is a drive of Windows
+        raise _not_there(text)
+    if name not in FORMATS:
+        raise UserError(
+            f"{name!r} is not a format of data",
+            why=f"{text!r} is not an existing path, so what stands before the colon is read as a format",
+            remedy=nearest(name, FORMATS),
+        )
+    if not FORMATS[name].has_path:
+        if rest:
+            raise UserError(f"{name} takes no path", why=f"{rest!r} follows it", remedy=f"write {name} alone")
+        return name, Path()
+    is_there = _path(rest).exists() or (is_pattern(rest) and FORMATS[name].takes_patterns)
+    if not rest or not is_there:
+        raise _not_there(rest)
+    return name, _path(rest)
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # ~name, and nobody is called so
+        return Path(text)
+
+
+def _recognised(path: Path) -> str:
+    for name, format in FORMATS.items():
+        if format.recognises(path):
+            return name
+    pickled = " (these are the Python pickles of CIFAR; unpack its binary version)" if has_pickles(path) else ""
+    known = "; ".join(f"{name}: {format.looks_like}" for name, format in FORMATS.items() if format.looks_like)
+    raise UserError(
+        f"{path} holds no data of a known format{pickled}",
+        why=f"what is recognised: {known}",
+        remedy="check the path, or name the format: data.source=FORMAT:PATH",
+    )
+
+
+def _not_there(text: str) -> UserError:
+    names = [name for name, format in FORMATS.items() if not format.has_path]
+    return UserError(
+        f"there is no data at {text!r}",
+        why=f"it is neither an existing path (seen from {Path.cwd()}) nor one of {', '.join(names)}",
+        remedy="check the path" if os.sep in text else f"check the path, or {nearest(text, FORMATS)}",
+    )
+
+
+def _holds_images(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    found = look(path)
+    return bool(found.folders or found.images)
+
+
+def _train_folder(path: Path, want: OpenRequest) -> Labelled:
+    return _images(_parts(path)[0], want)
+
+
+def _val_folder(path: Path, want: OpenRequest) -> Labelled | None:
+    val = _parts(path)[1]
+    if val is None:
+        return None
+    source = _images(val, want)
+    if val.name != "test":
+        return source
+    return replace(source, notes=(*source.notes, f"validation: {val} (there is no val folder beside it)"))
+
+
+def _parts(path: Path) -> tuple[Path, Path | None]:
+    """The training and validation folders in a folder; or the folder itself, where it is not divided."""
+    folders = [os.fsdecode(name) for name in look(path).folders]
+    val = next((path / name for name in VAL_NAMES if name in folders), None)
+    # A class may be called `train`: then its images lie directly in it, beside other classes.
+    only_parts = bool(folders) and {"train", *VAL_NAMES}.issuperset(folders)
+    if only_parts or ("train" in folders and look(path / "train").folders):
+        return path / "train", val
+    return path, None
+
+
+def _images(folder: Path, want: OpenRequest) -> Labelled:
+    """Class folders; or, where the classes are known, images directly in the folder whose labels are listed."""
+    found = look(folder)
+    if found.folders or not found.images or want.classes is None:
+        return open_class_folders(folder, channels=want.channels, pool=want.pool)
+    labels = want.config.val_labels
+    if labels is None:
+        raise UserError(
+            f"the {len(found.images):,} images of {folder} have no labels",
+            why="they lie directly in it and not in class folders",
+            remedy="give a list of their labels with data.val_labels, or sort them into class folders",
+        )
+    return open_flat_folder(folder, labels, want.classes, channels=want.channels, pool=want.pool)
+
+
+def _list(path: Path, want: OpenRequest) -> Labelled:
+    return open_list(path, want.classes, channels=want.channels, pool=want.pool)
+
+
+def _list_beside(path: Path, want: OpenRequest) -> Labelled | None:
+    """The validation list beside a training list: val.txt of train.txt, val_list.txt of train_list.txt."""
+    if "train" not in path.name:
+        return None
+    others = (path.with_name(path.name.replace("train", name)) for name in VAL_NAMES)
+    val = next((other for other in others if other.is_file()), None)
+    if val is None:
+        return None
+    return replace(_list(val, want), notes=(f"validation: {val}, found beside {path.name}",))
+
+
+def _only_by_name(path: Path) -> bool:
+    return False
+
+
+def _train_huggingface(path: Path, want: OpenRequest) -> Labelled:
+    source = open_huggingface(path, "train", want)
+    if source is None:
+        raise UserError(
+            f"{path} holds no training data",
+            why="none of its Arrow files is of a training split by its name",
+            remedy="name the data as save_to_disk wrote it, or give the path of one split",
+        )
+    return source
+
+
+def _shard_format(looks_like: str, shards: ShardFormat) -> Format:
+    return Format(looks_like, shards.recognises, shards.train, shards.val, takes_patterns=True)
+
+
+RECORDIO = ShardFormat("RecordIO", re.compile(r"\.rec$"), is_recordio, open_recordio)
+# TF-Slim's files have no ending: train-00000-of-01024.
+TFRECORD = ShardFormat(
+    "TFRecord", re.compile(r"\.(tfrecords?|tfrec)(\.gz)?($|-\d+-of-\d+)|-\d{5}-of-\d{5}$"), is_tfrecord, open_tfrecord
+)
+WEBDATASET = ShardFormat("WebDataset", re.compile(r"\.(tar|tar\.gz|tgz)$"), is_tar, open_webdataset)
+
+
+# In the order in which they are tried: what is told by exact file names first.
+FORMATS: dict[str, Format] = {
+    "digits": Format(
+        "",
+        _only_by_name,
+        lambda path, want: open_digits("train", channels=want.channels),
+        lambda path, want: open_digits("val", channels=want.channels),
+        has_path=False,
+    ),
+    "synthetic": Format(
+        "",
+        _only_by_name,
+        lambda path, want: open_synthetic("train", want.config.synthetic, channels=want.channels),
+        lambda path, want: open_synthetic("val", want.config.synthetic, channels=want.channels),
+        has_path=False,
+    ),
+    "cifar": Format(
+        "data_batch_1.bin … test_batch.bin, or train.bin and test.bin",
+        lambda path: bool(find_cifar(path)),
+        lambda path, want: open_cifar(path, "train", channels=want.channels),
+        lambda path, want: open_cifar(path, "val", channels=want.channels),
+    ),
+    "cifar-coarse": Format(
+        "",
+        _only_by_name,
+        lambda path, want: open_cifar(path, "train", channels=want.channels, kind="coarse"),
+        lambda path, want: open_cifar(path, "val", channels=want.channels, kind="coarse"),
+    ),
+    "idx": Format(
+        "train-images-idx3-ubyte[.gz] and so on",
+        lambda path: find_idx(path) is not None,
+        lambda path, want: open_idx(path, "train", channels=want.channels),
+        lambda path, want: open_idx(path, "val", channels=want.channels),
+    ),
+    "raw": Format(
+        "a folder that `phalanx data pack --format raw` made",
+        is_raw,
+        lambda path, want: open_raw(path, channels=want.channels, pool=want.pool),
+        lambda path, want: open_raw_val(path, channels=want.channels, pool=want.pool),
+    ),
+    "huggingface": Format(
+        "a folder that save_to_disk of Hugging Face datasets made",
+        is_huggingface,
+        _train_huggingface,
+        lambda path, want: open_huggingface(path, "val", want),
+    ),
+    "rec": _shard_format("MXNet's .rec files", RECORDIO),
+    "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
+    "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
+    "folder": Format(
+        "class folders, or train/ and val/ with class folders",
+        _holds_images,
+        _train_folder,
+        _val_folder,
+    ),
+    "list": Format(
+        f"a list of lines `path label` ({' '.join(LIST_ENDINGS)})",
+        lambda path: path.is_file() and path.suffix.lower() in LIST_ENDINGS,
+        _list,
+        _list_beside,
+    ),
+}

@@ -1,0 +1,74 @@
+"""Holding out a validation part, and bringing two datasets to the same class numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from phalanx.data.order import Indices
+from phalanx.data.random import bits
+from phalanx.data.sources.labelled import Labelled, Labels
+from phalanx.errors import UserError
+
+
+def held_out(labels: Labels, share: float) -> Indices:
+    """The samples held out: `share` of each class, at least one where it has two. No seed of a run changes them."""
+    keys = bits(0, "held out", 0, np.arange(len(labels), dtype=np.int64))[:, 0]
+    shuffled = np.lexsort((keys, labels))  # class by class, in random order within each
+    sizes = np.bincount(labels)
+    place_in_class = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    wanted = np.clip(np.rint(sizes * share), np.minimum(1, sizes - 1), sizes - 1)
+    return np.sort(shuffled[place_in_class < np.repeat(wanted, sizes)]).astype(np.int64)
+
+
+def hold_out(source: Labelled, share: float, where: str) -> tuple[Labelled, Labelled, list[str]]:
+    """(training part, validation part, what to tell the user)."""
+    if not 0 < share < 1:
+        raise UserError(
+            f"there is no validation data: {where} has no such part and data.val_share is {share:g}",
+            why="a run is judged on images that it was not trained on",
+            remedy="set data.val_share between 0 and 1, such as 0.1, or name the data with data.val",
+        )
+    chosen = held_out(source.labels, share)
+    if not len(chosen):
+        raise UserError(
+            f"no validation part can be held out of {where}",
+            why="no class has more than one image",
+            remedy="name validation data with data.val",
+        )
+    rest = np.setdiff1d(np.arange(len(source)), chosen)
+    notes = [f"validation: {100 * share:.3g} % of the training data held out (no validation part found in {where})"]
+    alone = int(np.sum(np.bincount(source.labels) == 1))
+    if alone:
+        notes.append(f"{alone:,} classes have a single image, which is used for training: validation lacks them")
+    return source.subset(rest), source.subset(chosen), notes
+
+
+def under_classes(source: Labelled, classes: list[str], where: str) -> tuple[Labelled, list[str]]:
+    """The source with its labels as numbers in `classes`, and what to tell the user. Fewer classes are fine."""
+    if source.classes == classes:
+        return source, []
+    number = {name: i for i, name in enumerate(classes)}
+    present = np.unique(source.labels).tolist()
+    unknown = [source.classes[label] for label in present if source.classes[label] not in number]
+    if not unknown:
+        new = np.array([number.get(name, -1) for name in source.classes], dtype=np.int64)
+        return replace(source, classes=classes, labels=new[source.labels]), []
+    # Only where no name is known: beside a class that is, the numbers of the others would be shifted.
+    numbered = are_numbers(source.classes) or are_numbers(classes)
+    if numbered and len(source.classes) == len(classes) and len(unknown) == len(present):
+        note = f"classes of {where} are matched by number: {source.classes[0]} is {classes[0]}, and so on"
+        return replace(source, classes=classes), [note]
+    raise UserError(
+        f"{where} has {len(unknown):,} classes that are not among the {len(classes):,} known: {_some(unknown)}",
+        why=f"classes are matched by name, and the known ones are {_some(classes)}",
+        remedy="name the classes alike, or use data with the same classes",
+    )
+
+
+def are_numbers(classes: list[str]) -> bool:
+    """Whether the classes have no names: 0, 1, 2 and so on."""
+    return classes == [str(i) for i in range(len(classes))]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")

@@ -1,0 +1,349 @@
+"""What happens around the steps of a run: report, evaluate, save."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from phalanx.config.schema import RunConfig
+from phalanx.cpu import tuning
+from phalanx.cpu.convolution import load_algorithms, saved_algorithms
+from phalanx.data.base import Batch, Framing, Source
+from phalanx.data.pipeline import evaluation_batches
+from phalanx.data.sources.bad_images import BadImages
+from phalanx.engine.boundary import Boundary
+from phalanx.engine.evaluate import evaluate
+from phalanx.engine.loop import StepPlan
+from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.state import Best, TrainState
+from phalanx.engine.step import Engine, LossNotFinite, Measurements
+from phalanx.engine.totals import Totals
+from phalanx.exchange.base import Exchange
+from phalanx.observe.display import Display, Tick
+from phalanx.observe.slowness import Slowness
+from phalanx.runs import checkpoint
+from phalanx.runs import events as ev
+from phalanx.runs.evaluations import EvaluatorNews
+from phalanx.runs.events import AppendedLines, Observer
+from phalanx.runs.folder import RunFolder
+
+
+@dataclass
+class Times:
+    """Seconds spent since the last step event."""
+
+    steps: int = 0
+    samples: int = 0
+    data_s: float = 0.0
+    compute_s: float = 0.0
+    exchange_s: float = 0.0
+    update_s: float = 0.0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+    def add(self, measurements: Measurements) -> None:
+        self.steps += 1
+        self.samples += measurements.samples
+        self.data_s += measurements.data_s
+        self.compute_s += measurements.compute_s
+        self.exchange_s += measurements.exchange_s
+        self.update_s += measurements.update_s
+        self.bytes_sent += measurements.bytes_sent
+        self.bytes_received += measurements.bytes_received
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
+
+
+_LOOK_S = 0.2  # between looks for the evaluator's last word
+
+
+@dataclass
+class Trainer:
+    """The actions of the loop, for one run with one folder."""
+
+    config: RunConfig
+    spec: ModelSpec
+    folder: RunFolder
+    plan: StepPlan
+    engine: Engine
+    exchange: Exchange
+    observer: Observer
+    display: Display
+    validation: Source
+    validation_framing: Framing
+    validation_bad: BadImages
+    stopping: Callable[[], bool]
+    started: float
+    served: Callable[[], list[dict[str, Any]]] | None = None  # how the data servers fare, if there are any
+    news: EvaluatorNews | None = None  # from the evaluator, for the trainer that keeps the run's folder
+    last_eval: ev.Eval | None = None
+    times: Times = field(default_factory=Times)
+    slowness: Slowness = field(default_factory=Slowness)
+    run_times: Times = field(default_factory=Times)
+
+    def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
+        """Sums, ticks, and the events that are due after a step."""
+        state.interval.add(measurements.totals)
+        state.epoch_totals.add(measurements.totals)
+        if self.exchange.lockstep:  # otherwise it is this worker's share only
+            state.note_used(batch)
+        state.train_s += measurements.seconds
+        self.times.add(measurements)
+        self.run_times.add(measurements)
+        self._bad_images(state, batch.bad)
+        self.hear(state)
+        if (tuned := tuning.told()) is not None:
+            self.observer.emit(ev.Note(state.step, tuned))
+        number = batch.start // self.plan.samples_per_step + 1
+        if measurements.skipped:
+            scale = state.loss_scale.scale if state.loss_scale else 0
+            self.observer.emit(
+                ev.Note(state.step, f"step {state.step}: fp16 overflow, no update; loss scale now {scale:g}")
+            )
+        if measurements.norms is not None:
+            norms = measurements.norms
+            self.observer.emit(ev.Norms(state.step, norms.parameters, norms.gradients))
+        self.display.tick(
+            Tick(
+                step=state.step,
+                total_steps=self.plan.total_steps,
+                epoch=batch.epoch + 1,
+                batch=number,
+                batches=self.plan.steps_per_epoch,
+                loss=state.epoch_totals.loss,
+                top1=state.epoch_totals.top1,
+                samples_per_s=self.times.samples_per_s,
+            )
+        )
+        if batch.last:  # before anything that may find another worker gone: this epoch's sums end here
+            totals, state.epoch_totals = state.epoch_totals, Totals()
+            self.observer.emit(
+                ev.Epoch(state.step, batch.epoch + 1, totals.loss, totals.top1, totals.topk, totals.samples)
+            )
+        if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
+            self._step_event(state, batch.epoch + 1, number, measurements)
+
+    def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
+        totals, times = state.interval, self.times
+        ranks = self._each_rank(times)
+        self.observer.emit(
+            ev.Step(
+                step=state.step,
+                epoch=epoch,
+                batch=number,
+                batches=self.plan.steps_per_epoch,
+                loss=totals.loss,
+                top1=totals.top1,
+                topk=totals.topk,
+                lr=measurements.lr,
+                samples_per_s=sum(rank["samples_per_s"] for rank in ranks) or times.samples_per_s,
+                data_s=times.data_s / times.steps,
+                compute_s=times.compute_s / times.steps,
+                exchange_s=times.exchange_s / times.steps,
+                update_s=times.update_s / times.steps,
+                grad_norm=measurements.grad_norm,
+                bytes_sent=times.bytes_sent / times.steps,
+                bytes_received=times.bytes_received / times.steps,
+                compression_ratio=self._compression_ratio(state, times),
+                ranks=ranks,
+                details=measurements.details,
+                used=state.used,
+            )
+        )
+        self.slowness.add(ranks)
+        if self.served is not None:
+            wait_share = times.data_s / max(1e-9, times.data_s + times.compute_s + times.exchange_s + times.update_s)
+            self.observer.emit(ev.DataService(state.step, wait_share, self.served()))
+        state.interval, state.used, self.times = Totals(), [], Times()
+
+    def _compression_ratio(self, state: TrainState, times: Times) -> float | None:
+        if self.config.exchange.compress == "none" or not times.bytes_sent:
+            return None
+        whole = sum(p.numel() * p.element_size() for p in state.model.parameters() if p.requires_grad)
+        return whole * times.steps / times.bytes_sent
+
+    def _each_rank(self, times: Times) -> list[dict[str, float]]:
+        """Where each worker's time went, per step; empty where there is one worker, or no common step."""
+        share = self.exchange.share
+        if share.world == 1 or not self.exchange.lockstep:
+            return []
+        names = [f"{name}_s" for name in ev.TIMES]
+        mine = [getattr(times, name) / times.steps for name in names] + [times.samples_per_s]
+        blank = [0.0] * len(mine)
+        table = self.exchange.sum([x for rank in range(share.world) for x in (mine if rank == share.rank else blank)])
+        rows = [table[n * len(mine) : (n + 1) * len(mine)] for n in range(share.world)]
+        return [dict(zip((*names, "samples_per_s"), row, strict=True)) for row in rows]
+
+    def _bad_images(self, state: TrainState, bad: list[tuple[str, str]]) -> None:
+        if not bad:
+            return
+        lines = AppendedLines(self.folder.quarantine)
+        for name, reason in bad:
+            lines.line(f"{name}\t{reason}")
+            self.observer.emit(ev.BadImage(state.step, name, reason))
+        lines.close()
+
+    def evaluate(self, state: TrainState) -> bool:
+        """Accuracy on the validation split, exact; remembers the best and says whether this is it.
+
+        Where there is an evaluator, a checkpoint is all that it needs.
+        """
+        if self.config.eval.evaluator:
+            state.evaluated_step = state.step
+            return True
+        begin = time.perf_counter()
+        self._sync_buffers(state)
+        done = 0
+
+        def watch(batch: Batch, logits: Tensor) -> None:
+            nonlocal done
+            done += batch.total
+            self.display.evaluating(done, len(self.validation))
+            self._bad_images(state, batch.bad)
+
+        batches = evaluation_batches(
+            self.validation,
+            self.validation_framing,
+            self.config.eval.batch_size or self.plan.samples_per_step // self.exchange.share.parts,
+            self.exchange.share,
+            prefetch=self.config.data.prefetch,
+            bad=self.validation_bad,
+        )
+        mine = evaluate(state.judged_model, batches, self.engine, watch=watch, stopping=self._interrupted)
+        totals = Totals.of(self.exchange.sum(mine.numbers()))
+        state.evaluated_step = state.step
+        # The first worker decides: one that joined later does not know what was the best before.
+        better = self.exchange.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
+        best = self.exchange.sum([float(better)])[0] > 0
+        epoch = state.step / self.plan.steps_per_epoch
+        if best:
+            state.best = Best(totals.top1, totals.topk, state.step, epoch)
+        self.last_eval = ev.Eval(
+            step=state.step,
+            epoch=epoch,
+            loss=totals.loss,
+            top1=totals.top1,
+            topk=totals.topk,
+            k=self.engine.k,
+            samples=totals.samples,
+            seconds=time.perf_counter() - begin,
+            best=best,
+        )
+        self.observer.emit(self.last_eval)
+        return best and self.config.checkpoint.keep_best
+
+    def _sync_buffers(self, state: TrainState) -> None:
+        self.exchange.sync_buffers()
+        if state.ema is not None:
+            state.ema.copy_buffers(state.model)
+            load_algorithms(state.ema.model, saved_algorithms(state.model))
+
+    def _interrupted(self) -> bool:
+        """Workers that evaluate together must end together: only a single one may break off in the middle."""
+        return self.exchange.share.world == 1 and self.stopping()
+
+    def save(self, state: TrainState) -> None:
+        """A checkpoint of everything that the next step depends on."""
+        begin = time.perf_counter()
+        self._sync_buffers(state)
+        _refuse_ruined(state.model, state.step)
+        optimizer, scalars = self.exchange.state()
+        residuals = self.exchange.residuals()
+        if self.exchange.share.rank > 0:
+            return
+        path = self._write(state, optimizer, scalars, residuals)
+        if not self.config.eval.evaluator:  # which otherwise marks and removes: one process does
+            self._rotate(state)
+        size = sum(file.stat().st_size for file in path.iterdir())
+        self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
+
+    def _rotate(self, state: TrainState) -> None:
+        try:
+            if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:
+                checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.top1)
+            checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep_last)
+        except OSError as error:
+            raise checkpoint.unwritable(self.folder.checkpoints, state.step, error) from error
+
+    def hear(self, state: TrainState) -> None:
+        """Pass on what the evaluator has found since the last look."""
+        if self.news is None:
+            return
+        for found in self.news.take():
+            self.news.tell(found)
+            self.last_eval = found
+            if found.best:
+                state.best = Best(found.top1, found.topk, found.step, found.epoch)
+
+    def await_evaluator(self, state: TrainState) -> None:
+        """After the last step: the job ends when the last checkpoint is evaluated, or when it is told to."""
+        self.hear(state)
+        if self.news is None or self.news.last_step >= state.step:
+            return
+        self.news.tell(ev.Note(state.step, "training is done; the evaluator still has checkpoints to evaluate"))
+        while self.news.last_step < state.step and not self.stopping():
+            time.sleep(_LOOK_S)
+            self.hear(state)
+
+    def rescue(self, state: TrainState, boundary: Boundary) -> str:
+        """After the loss of another worker: save the last completed step, if nobody has. Says what was done.
+
+        Batch-norm statistics and residuals are this worker's own: those of the others cannot be asked for any more.
+        """
+        boundary.restore(state)
+        folder, step = self.folder.checkpoints, state.step
+        if checkpoint.path_of(folder, step).is_dir() or not checkpoint.claim(folder, step):
+            return f"step {step} is saved already"
+        rescued = boundary.exchange.rescue(step)
+        _refuse_ruined(state.model, step)
+        self._write(state, rescued.optimizer, rescued.scalars, rescued.residuals)
+        return f"step {step} was saved"
+
+    def _write(
+        self,
+        state: TrainState,
+        optimizer: dict[str, Tensor],
+        scalars: dict[str, Any],
+        residuals: dict[str, Tensor],
+    ) -> Path:
+        tensors = {"model": state.model.state_dict(), "optimizer": optimizer}
+        if state.ema is not None:
+            tensors["ema"] = state.ema.model.state_dict()
+        if residuals:
+            tensors["residuals"] = residuals
+        numbers = state.numbers() | {"wall_s": self.wall_s(state)}
+        if self.config.eval.evaluator:  # what was handed over is not evaluated yet
+            numbers["evaluated_step"] = self.news.last_step if self.news is not None else 0
+        return checkpoint.save(
+            self.folder.checkpoints,
+            state.step,
+            tensors,
+            {
+                "training": numbers,
+                "optimizer": scalars,
+                "identity": self.spec.saved(),
+                "config": self.config.model_dump(mode="json"),
+                "samples_per_step": self.plan.samples_per_step,
+                "events": self.observer.recent(state.step),
+            },
+        )
+
+    def wall_s(self, state: TrainState) -> float:
+        """Seconds that the run has taken so far, the parts before a resume included."""
+        return state.wall_s + time.perf_counter() - self.started
+
+
+def _refuse_ruined(model: nn.Module, step: int) -> None:
+    """A finite loss may still have had an infinite gradient: such weights must not replace good ones."""
+    if not all(bool(torch.isfinite(param).all()) for param in model.parameters()):
+        raise LossNotFinite(
+            f"the weights are not finite after step {step}",
+            why="a gradient overflowed although the loss was finite; nothing was saved",
+            remedy="lower optim.lr, set optim.clip_norm=1, or machine.precision=fp32",
+        )

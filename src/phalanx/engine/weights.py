@@ -1,0 +1,163 @@
+"""Putting saved weights into a model: resume, start from another run, use a checkpoint. Misfits are explained."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from phalanx.engine.loop import StepPlan
+from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.state import Best, TrainState
+from phalanx.engine.totals import Totals
+from phalanx.errors import UserError
+from phalanx.exchange.base import Exchange
+from phalanx.models.params import classifier_names
+from phalanx.runs import checkpoint, rewind
+from phalanx.runs.checkpoint import Loaded
+from phalanx.runs.evaluations import best_of, evaluations
+from phalanx.runs.events import Eval, Resume, read_events, write_missing
+
+
+def restore(
+    folder: Path,
+    state: TrainState,
+    exchange: Exchange,
+    spec: ModelSpec,
+    plan: StepPlan,
+    *,
+    at_step: int | None = None,
+    evaluator: bool = False,
+) -> Resume:
+    """Continue from a checkpoint of a run, by default the newest whole one: weights, optimizer, position, metrics.
+
+    An `evaluator` may have found more since, and it alone marks the best.
+    """
+    warnings: list[str] = []
+    if at_step is None:
+        loaded, warnings = checkpoint.load_newest(folder)
+    else:
+        loaded = checkpoint.load(rewind.find_step(folder, at_step))
+    refuse_other_identity(loaded, spec)
+    load_weights(state.model, loaded.tensors["model"], str(loaded.path))
+    if state.ema is not None:
+        load_weights(state.ema.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
+    exchange.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
+    exchange.load_residuals(loaded.tensors.get("residuals", {}))
+    state.restore(loaded.state["training"])
+    if exchange.share.rank > 0 and not exchange.lockstep:  # the sums are those of the worker that saved them
+        state.epoch_totals, state.interval = Totals(), Totals()
+    measured = False  # by the evaluator, which the checkpoint cannot know
+    if exchange.share.rank == 0:
+        if at_step is None:
+            warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
+        else:
+            rewind.put_aside_after(folder, at_step)
+        warnings += rewind.told_aside(folder, state.step)
+        checkpoint.forget_claims(folder)
+        write_missing(folder.parent, loaded.state.get("events", []))
+        known = [one for one in evaluations(read_events(folder.parent)) if one.step <= state.step]
+        _recall_best(state, known)
+        if not evaluator:
+            _mark_best(folder, state)
+        measured = evaluator and any(one.step == state.step for one in known)
+    if loaded.state["samples_per_step"] != plan.samples_per_step:
+        warnings.append(
+            f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "
+            "no sample is lost, but the result is not that of an uninterrupted run"
+        )
+        state.rescale(plan.steps_per_epoch, plan.samples_per_step)
+    if state.step >= plan.total_steps and (measured or not plan.evaluation_due(state)):
+        raise UserError(
+            f"{folder.parent} is finished: {state.step} of {plan.total_steps} steps are done",
+            why="there is nothing to resume",
+            remedy="train longer with --epochs, or start a new run",
+        )
+    return Resume(state.step, loaded.state["training"]["step"], str(loaded.path), warnings)
+
+
+def _mark_best(folder: Path, state: TrainState) -> None:
+    """In case the run died just before it did, or has gone back behind what was the best."""
+    best = state.best
+    if best is None or not checkpoint.path_of(folder, best.step).is_dir():
+        return
+    if best.step == state.step or checkpoint.best_path(folder) is None:
+        checkpoint.mark_best(folder, best.step, best.top1)
+
+
+def _recall_best(state: TrainState, known: list[Eval]) -> None:
+    """An evaluator may have found the best after the checkpoint was written."""
+    best = best_of(known)
+    if best is not None and (state.best is None or best.top1 > state.best.top1):
+        state.best = Best(best.top1, best.topk, best.step, best.epoch)
+
+
+def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> None:
+    """Start from the weights of a run, a checkpoint or a safetensors file; the training state starts afresh."""
+    if place.is_file():
+        tensors = _read_file(place)
+    else:
+        loaded = checkpoint.load(checkpoint.find(place))
+        if not new_head:
+            refuse_other_identity(loaded, spec)
+        tensors = loaded.tensors.get("ema", loaded.tensors["model"])
+    if new_head:
+        current = state.model.state_dict()
+        for name in classifier_names(state.model):
+            if name in tensors and tensors[name].shape != current[name].shape:
+                tensors[name] = current[name]
+    load_weights(state.model, tensors, str(place))
+    if state.ema is not None:
+        load_weights(state.ema.model, tensors, str(place))
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path} cannot be read as weights",
+            why=str(error),
+            remedy="give a run, a checkpoint folder, or a .safetensors file (a pickled .pth can run code: refused)",
+        ) from error
+
+
+def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> None:
+    """A checkpoint of another model or another number of classes does not fit, and we can say so in words."""
+    saved = loaded.state["identity"]
+    if saved["model"] != spec.model:
+        raise UserError(
+            f"{loaded.path} is a checkpoint of {saved['model']}, not of {spec.model}",
+            why="weights fit only the model that they were trained for",
+            remedy=f"--model {saved['model']}, or choose another checkpoint",
+        )
+    if len(saved["classes"]) != len(spec.classes):
+        raise UserError(
+            f"{loaded.path} knows {len(saved['classes'])} classes, the data has {len(spec.classes)}",
+            why="the classifier's shape depends on the number of classes",
+            remedy="use the data that it was trained on; or fine-tune: --init-from with model.new_head=true",
+        )
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
+    """Copy weights in, in place, so that layout and device stay the model's own."""
+    current = model.state_dict()
+    missing = sorted(current.keys() - tensors.keys())
+    foreign = sorted(tensors.keys() - current.keys())
+    reshaped = [name for name in current.keys() & tensors.keys() if current[name].shape != tensors[name].shape]
+    complaints = []
+    if missing:
+        complaints.append(f"{len(missing)} tensors are missing ({', '.join(missing[:3])} …)")
+    if foreign:
+        complaints.append(f"{len(foreign)} are foreign ({', '.join(foreign[:3])} …)")
+    for name in sorted(reshaped)[:3]:
+        complaints.append(f"{name} is {list(tensors[name].shape)} and should be {list(current[name].shape)}")
+    if complaints:
+        raise UserError(
+            f"the weights in {origin} do not fit the model",
+            why="; ".join(complaints),
+            remedy="check --model, its options and the number of classes; a fresh head: model.new_head=true",
+        )
+    model.load_state_dict(dict(tensors))

@@ -1,0 +1,138 @@
+"""Before the first step: the store where the trainers meet, and whether their hosts reach one another as gloo will."""
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import cast
+
+import torch.distributed as dist
+
+from phalanx.config.role import Role
+from phalanx.errors import UserError
+from phalanx.exchange.gloo import listening_address
+from phalanx.net.waiting import Store, await_listener, gather, here, told
+
+_CONNECT_S = 15.0  # for a connection to somebody who listens
+_SYSTEM_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a trainer's gloo would listen, and what it would say there."""
+
+    name: str
+    host: str
+    address: str
+    port: int
+    token: str
+
+    @property
+    def at(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def open_store(role: Role, timeout_s: float) -> Store:
+    """Where trainers tell one another what they need to know: at the first one, unless torchrun keeps one itself."""
+    host, _, port = role.master.rpartition(":")
+    timeout = timedelta(seconds=timeout_s)
+    kept = role.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if role.rank > 0:
+        await_listener(role.name, "torchrun" if kept else "trainer-0", host, int(port), timeout_s)
+    if kept:
+        # Only the environment explains that one. It outlives its workers: what an attempt before has put there is not
+        # for this one.
+        met = dist.rendezvous("env://", role.rank, role.world, timeout=timeout)  # type: ignore[attr-defined]
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return cast(Store, dist.PrefixStore(f"phalanx/{attempt}", next(iter(met))[0]))  # type: ignore[attr-defined]
+    mine = role.rank == 0
+    return cast(Store, dist.TCPStore(host.strip("[]"), int(port), None, mine, timeout, False))  # type: ignore[attr-defined]
+
+
+def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
+    """Try each pair of hosts, both ways, as gloo will: it listens at a port that the system gives it. All trainers call
+    this, and all raise the same. They may be long in coming; who is here is to be reached within half a minute."""
+    if role.world == role.local_world:
+        return
+    listener, place = _listen(role)
+    with listener:
+        store.set(f"reach/{role.rank}", json.dumps(asdict(place)))
+        found = gather(store, role.name, [f"reach/{rank}" for rank in range(role.world)], timeout_s, trainer_of)
+        firsts: dict[tuple[str, str], tuple[int, _Place]] = {}  # by host: its first trainer stands for all
+        for rank, told_ in enumerate(found):
+            other = _Place(**json.loads(told_))
+            firsts.setdefault((other.host, other.address), (rank, other))
+        others = [other for _, other in firsts.values() if other != place]
+        if (role.rank, place) in firsts.values():
+            store.set(f"reached/{role.rank}", json.dumps(_failures(place, others)))
+        keys = [f"reached/{rank}" for rank, _ in firsts.values()]
+        closed = [one for told_ in gather(store, role.name, keys, timeout_s, trainer_of) for one in json.loads(told_)]
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # a thread that accepts would keep it open
+    if closed:
+        raise _unreachable(closed)
+
+
+def trainer_of(key: str) -> str:
+    """Who puts something into the store under a key that ends with a rank."""
+    return f"trainer-{key.rpartition('/')[2]}"
+
+
+def _listen(role: Role) -> tuple[socket.socket, _Place]:
+    address = listening_address()
+    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    listener.bind((address, 0))
+    listener.listen(1024)
+    token = secrets.token_hex(8)
+
+    def answer() -> None:
+        with contextlib.suppress(OSError):  # it is closed when all have tried
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.sendall(token.encode())
+
+    threading.Thread(target=answer, name="phalanx-reach", daemon=True).start()
+    return listener, _Place(role.name, here(), address, listener.getsockname()[1], token)
+
+
+def _failures(place: _Place, others: list[_Place]) -> list[tuple[str, str]]:
+    """(who cannot reach whom, why), for each of the others that this one cannot reach."""
+    if not others:
+        return []
+    with ThreadPoolExecutor(min(64, len(others))) as pool:
+        whys = list(pool.map(_try, others))
+    me = f"{place.name} on {place.host} ({place.address})"
+    pairs = zip(others, whys, strict=True)
+    return [(f"{me} cannot reach {one.name} on {one.host} at {one.at}", why) for one, why in pairs if why]
+
+
+def _try(other: _Place) -> str:
+    try:
+        with socket.create_connection((other.address, other.port), timeout=_CONNECT_S) as connection:
+            said = connection.recv(len(other.token), socket.MSG_WAITALL)
+    except TimeoutError as error:
+        return told(error)
+    except ConnectionRefusedError:
+        return "connection refused, although it listens there"
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if said.decode(errors="replace") == other.token else "somebody else answers there"
+
+
+def _unreachable(closed: list[tuple[str, str]]) -> UserError:
+    what, why = closed[0]
+    more = f" (and {len(closed) - 1} more pairs of hosts)" if len(closed) > 1 else ""
+    ports = "-".join(_SYSTEM_PORTS.read_text().split()) if _SYSTEM_PORTS.exists() else "49152-65535"
+    return UserError(
+        f"{what}{more}",
+        why=f"{why}; gloo, which adds up the gradients, listens at any port of net.ipv4.ip_local_port_range, "
+        "and cannot be told to keep to --port-range",
+        remedy=f"open the ports {ports} between the hosts; or --update-method pserver, which keeps to --port-range",
+    )

@@ -1,0 +1,1 @@
+"""One module per launcher; each has `start(plan, console) -> exit code`."""

@@ -1,0 +1,143 @@
+"""Following a batch job: the queue's state while it waits, its log while it runs; Ctrl-C cancels it."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from phalanx.errors import EXIT_OURS
+from phalanx.launch.agent import RECORD
+from phalanx.launch.launchers.scheduler import Scheduler, State
+
+_LOOK_S = 2.0
+_READ_S = 0.2
+_FORGOTTEN_S = 60.0  # how long a scheduler may not answer
+
+
+class Cancelled(BaseException):
+    """Ctrl-C, or SIGTERM. Not an Exception: nothing on the way may take it for one."""
+
+
+def follow(scheduler: Scheduler, job: str, run: Path, log: Path, console: Console, out: TextIO) -> int:
+    """Until the job ends. Returns its exit code."""
+    tail = Tail(log, out)
+    with _interruptible():
+        try:
+            return _watch(scheduler, job, run, tail, console)
+        except Cancelled:
+            _say(console, f"job {job} is being cancelled; it saves a checkpoint if it can. Once more: wait no longer")
+            scheduler.cancel(job)
+        try:
+            _watch(scheduler, job, run, tail, console)
+        except Cancelled:
+            _say(console, f"job {job} may not have ended yet")
+        return 128 + signal.SIGINT
+
+
+def _watch(scheduler: Scheduler, job: str, run: Path, tail: "Tail", console: Console) -> int:
+    shown = Shown(console, job)
+    heard = time.monotonic()
+    try:
+        while True:
+            state = scheduler.state(job)
+            if state.kind != "unknown":
+                heard = time.monotonic()
+            shown.show(state)
+            until = time.monotonic() + _LOOK_S
+            while time.monotonic() < until:
+                tail.read()
+                time.sleep(_READ_S)
+            if state.kind == "ended" or time.monotonic() - heard > _FORGOTTEN_S:
+                tail.read()
+                code = _code(state, run)
+                shown.end(state, code)
+                return code
+    finally:
+        shown.close()
+
+
+def _code(state: State, run: Path) -> int:
+    """The scheduler's word, or where it keeps none, the launcher's."""
+    if state.code is not None:
+        return state.code
+    try:
+        told = json.loads((run / RECORD).read_text(encoding="utf-8"))
+        return int(told["exit_code"])
+    except (OSError, ValueError, TypeError, KeyError):  # it did not get so far
+        return EXIT_OURS
+
+
+class Shown:
+    """A line that turns while the job waits; plain lines, one for each change, where there is no terminal."""
+
+    def __init__(self, console: Console, job: str) -> None:
+        self._console, self._job = console, job
+        self._last: State | None = None
+        self._status: Status | None = None
+
+    def show(self, state: State) -> None:
+        text = f"job {self._job} is {state.kind}{f': {state.detail}' if state.detail else ''}"
+        if self._console.is_terminal and state.kind == "waiting":
+            if self._status is None:
+                self._status = self._console.status(Text(text))
+                self._status.start()
+            self._status.update(Text(text))
+        elif state != self._last and state.kind != "ended":
+            self.close()
+            _say(self._console, text)
+        self._last = state
+
+    def end(self, state: State, code: int) -> None:
+        self.close()
+        _say(self._console, f"job {self._job} has ended{f': {state.detail}' if state.detail else ''}, exit code {code}")
+
+    def close(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+class Tail:
+    """What is added to a file, from its present end."""
+
+    def __init__(self, path: Path, out: TextIO) -> None:
+        self._path, self._out = path, out
+        self._at = path.stat().st_size if path.exists() else 0
+
+    def read(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            added = file.read()
+        self._at += len(added)
+        if added:
+            self._out.write(added.decode(errors="replace"))
+            self._out.flush()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    def raise_it(number: int, frame: FrameType | None) -> None:
+        raise Cancelled
+
+    before: dict[int, Callable[..., object] | int | None] = {
+        number: signal.signal(number, raise_it) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)

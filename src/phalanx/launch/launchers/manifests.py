@@ -1,0 +1,180 @@
+"""A job as manifests: Kubernetes starts the roles, keeps their logs and ends them, and no launcher stays behind.
+
+Trainers are an indexed Job, servers another; a headless Service gives every pod a name that the others know beforehand,
+so that nothing needs to be found out when they start.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from phalanx.errors import UserError
+from phalanx.launch.launchers.worker_resources import WorkerResources
+
+FOLDER = "/phalanx"  # the pods' working folder; the volume, where there is one
+RECIPE_FOLDER, RECIPE = "/phalanx-recipe", "recipe.yaml"
+MASTER_PORT, SERVER_PORT = 29500, 29501
+GRACE_S = 120  # for a checkpoint, when a pod is told to end
+_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME_LENGTH = 40  # with -trainer-INDEX behind it still a host's name
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class KubernetesOptions:
+    """What a user asks of Kubernetes. `claim` is a PersistentVolumeClaim for data and runs."""
+
+    image: str | None = None
+    namespace: str | None = None
+    claim: str | None = None
+    apply: bool = False
+
+
+@dataclass(frozen=True)
+class Pods:
+    """A job to be: `argv` is the command of every pod, `recipe` the text of a recipe's file."""
+
+    name: str
+    options: KubernetesOptions
+    num_trainers: int
+    num_servers: int
+    argv: Sequence[str]
+    key: str
+    variables: Mapping[str, str]
+    recipe: str | None = None
+    master_port: int = MASTER_PORT
+    server_port: int = SERVER_PORT
+    needs: WorkerResources = field(default_factory=WorkerResources)  # of a trainer
+
+    @property
+    def servers(self) -> list[str]:
+        return [f"tcp://{self.name}-server-{index}.{self.name}:{self.server_port}" for index in range(self.num_servers)]
+
+
+def job_name(run: str) -> str:
+    """A run's name as Kubernetes takes it: small letters, digits and dashes, a letter first (DNS-1035, 1123)."""
+    name = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    if not name or not name[0].isalpha():
+        name = f"run-{name}"
+    if len(name) > _NAME_LENGTH:  # the end has the time, which tells runs apart
+        name = f"{name[: _NAME_LENGTH - 17].rstrip('-')}-{name[-16:].lstrip('-')}"
+    return name.strip("-")
+
+
+def refuse_name(option: str, name: str | None) -> None:
+    if name is not None and not _LABEL.fullmatch(name):
+        raise UserError(
+            f"{option} {name!r} is not a name of Kubernetes",
+            why="names are small letters, digits and dashes, begin with a letter, and are at most 63 long",
+            remedy=f"kubectl get {'namespaces' if option == '--namespace' else 'pvc'} lists them",
+        )
+
+
+def manifests(pods: Pods) -> list[Manifest]:
+    """All objects of a job, in the order in which they are needed."""
+    made = [
+        _manifest(pods, "v1", "Secret", pods.name, {"type": "Opaque", "stringData": {"key": pods.key}}),
+        _manifest(pods, "v1", "Service", pods.name, {"spec": _service(pods)}),
+    ]
+    if pods.recipe is not None:
+        made.append(_manifest(pods, "v1", "ConfigMap", pods.name, {"data": {RECIPE: pods.recipe}}))
+    for kind, count in (("server", pods.num_servers), ("trainer", pods.num_trainers)):
+        if count:
+            job = {"spec": _job(pods, kind, count)}
+            made.append(_manifest(pods, "batch/v1", "Job", f"{pods.name}-{kind}", job))
+    return made
+
+
+def _manifest(pods: Pods, version: str, kind: str, name: str, rest: Manifest) -> Manifest:
+    metadata: Manifest = {"name": name, "labels": _labels(pods)}
+    if pods.options.namespace:
+        metadata["namespace"] = pods.options.namespace
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
+
+
+def _labels(pods: Pods) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/instance": pods.name}
+
+
+def _service(pods: Pods) -> Manifest:
+    """Names are published at once: roles look for one another before any of them is ready."""
+    ports = [("master", pods.master_port), *([("server", pods.server_port)] if pods.num_servers else [])]
+    return {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": _labels(pods),
+        "ports": [{"name": name, "port": port} for name, port in ports],
+    }
+
+
+def _job(pods: Pods, kind: str, count: int) -> Manifest:
+    """No pod is started anew by itself: the others would be in another step. A failed one ends the Job."""
+    return {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": count,
+        "backoffLimit": 0,
+        "template": {
+            "metadata": {"labels": {**_labels(pods), "app.kubernetes.io/component": kind}},
+            "spec": _pod(pods, kind, count),
+        },
+    }
+
+
+def _pod(pods: Pods, kind: str, count: int) -> Manifest:
+    claim = pods.options.claim
+    volumes: list[Manifest] = [
+        {"name": "folder", **({"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}})}
+    ]
+    mounts: list[Manifest] = [{"name": "folder", "mountPath": FOLDER}]
+    if pods.recipe is not None:
+        volumes.append({"name": "recipe", "configMap": {"name": pods.name}})
+        mounts.append({"name": "recipe", "mountPath": RECIPE_FOLDER, "readOnly": True})
+    container: Manifest = {
+        "name": kind,
+        "image": pods.options.image,
+        "command": [literal(word) for word in pods.argv],
+        "workingDir": FOLDER,
+        "env": _environment(pods, kind, count),
+        "volumeMounts": mounts,
+    }
+    if kind == "trainer":
+        container["resources"] = _resources(pods.needs)
+    return {
+        "restartPolicy": "Never",
+        "subdomain": pods.name,
+        # The first process of a container would not hear SIGTERM before it asks for it; this way it is not the first.
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [container],
+        "volumes": volumes,
+    }
+
+
+def _environment(pods: Pods, kind: str, count: int) -> list[Manifest]:
+    """Who a pod is; its rank is the index, which Kubernetes tells as JOB_COMPLETION_INDEX."""
+    told = {
+        **pods.variables,
+        "PHALANX_ROLE": kind,
+        "PHALANX_WORLD": str(count),
+        "PHALANX_SERVERS": ",".join(pods.servers),
+        "MASTER_ADDR": f"{pods.name}-trainer-0.{pods.name}",
+        "MASTER_PORT": str(pods.master_port),
+    }
+    secret = {"name": "PHALANX_KEY", "valueFrom": {"secretKeyRef": {"name": pods.name, "key": "key"}}}
+    return [secret, *({"name": name, "value": literal(value)} for name, value in told.items())]
+
+
+def _resources(needs: WorkerResources) -> Manifest:
+    requests = {"cpu": needs.cpus, "memory": f"{needs.memory_mb}M" if needs.memory_mb else None}
+    asked: Manifest = {"requests": requests, "limits": {"nvidia.com/gpu": needs.gpus}}
+    return {kind: {name: str(one) for name, one in given.items() if one} for kind, given in asked.items()}
+
+
+def literal(text: str) -> str:
+    """A text that arrives as it is: Kubernetes puts variables in for $(NAME), and takes $$ for a plain $."""
+    return text.replace("$", "$$")

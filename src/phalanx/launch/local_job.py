@@ -1,0 +1,78 @@
+"""local: a job on this machine alone. Its agent is inside the launcher, and trainer 0 has the terminal."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from phalanx.config.role import RoleKind
+from phalanx.config.schema import ExchangeConfig, RunConfig
+from phalanx.launch.agent_handle import AgentHandle
+from phalanx.launch.channel import Channel, InProcessChannel, Loss
+from phalanx.launch.hosts import Host
+from phalanx.launch.job import PYTHON, RUN, Job
+from phalanx.launch.messages import Message, Word
+from phalanx.launch.policy import Policy
+from phalanx.launch.screen import Screen
+from phalanx.launch.supervisor import JobSupervisor
+from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.roles.request import Request
+
+TRAIN: list[Word] = [PYTHON, "-m", "phalanx", "train"]
+
+
+def train_again(workers: int) -> list[Word]:
+    """The command that goes on with a run where its last checkpoint stands."""
+    return [*TRAIN, "--resume", RUN, "--workers", str(workers)]
+
+
+def wanted_roles(config: RunConfig) -> dict[RoleKind, int]:
+    """How many of each kind the configuration asks for."""
+    exchange = config.exchange
+    servers = exchange.servers if exchange.method == "pserver" else 0
+    return {
+        "trainer": exchange.workers,
+        "server": servers,
+        "data": config.data.servers,
+        "evaluator": int(config.eval.evaluator),
+    }
+
+
+def policy_of(exchange: ExchangeConfig, max_restarts: int | None = None, min_workers: int | None = None) -> Policy:
+    """async and ssp jobs can do without a trainer for a while. What the launcher is not told, the settings say."""
+    return Policy(
+        forgiving=exchange.method == "pserver" and exchange.mode != "sync",
+        max_restarts=exchange.max_restarts if max_restarts is None else max_restarts,
+        min_workers=exchange.min_workers if min_workers is None else min_workers,
+    )
+
+
+def local_job(run: Path, words: Sequence[str], request: Request) -> Job:
+    """The job of `phalanx train` with several processes: each is started with the words that the user typed."""
+    config = request.resolved.config
+    return Job(
+        run=run,
+        first=[*TRAIN, *words],
+        again=train_again,
+        wanted=wanted_roles(config),
+        policy=policy_of(config.exchange),
+        command=request.command,
+        at_step=request.at_step,
+        log_dir=config.train.log_dir,
+    )
+
+
+def supervise_here(job: Job, console: Console) -> int:
+    """See a job on this machine to its end. Returns its exit code."""
+    adopt_orphans()
+
+    async def main() -> int:
+        return await JobSupervisor(
+            job, [AgentHandle(Host("localhost"), inner=True)], _open, Screen(console, quiet=True)
+        ).run()
+
+    return run_loop(main())
+
+
+async def _open(agent: AgentHandle, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> Channel:
+    return InProcessChannel(hear)

@@ -1,0 +1,162 @@
+"""Settings chosen for the user's machine, each with its reason: device, precision, layout, threads, allocator."""
+
+import contextlib
+import ctypes
+import os
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from phalanx.config.schema import FastPath, MachineConfig
+from phalanx.errors import UserError
+from phalanx.machine.contention import look_out
+from phalanx.machine.cores import cores
+from phalanx.machine.gpus import gpu_of
+from phalanx.machine.job_settings import SET_BY_USER, Decision, JobSettings, choose_for_job, device_type, report_machine
+from phalanx.machine.openmp import waiting
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the engine runs with."""
+
+    device: torch.device
+    dtype: torch.dtype
+    channels_last: bool
+    threads: int
+    compile: bool
+    fast_path: FastPath
+    deterministic: bool
+    decisions: dict[str, Decision]
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        if self.dtype == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        return torch.channels_last if self.channels_last else torch.contiguous_format
+
+    def apply(self) -> None:
+        """Make this process run with them. Comes before the model is made."""
+        if self.decisions["allocator"].value == "keep":
+            keep_freed_memory()
+        torch.set_num_threads(self.threads)
+        look_out()
+        if self.compile:
+            torch.use_deterministic_algorithms(self.deterministic)
+        else:  # the same, without importing the compiler to tell it
+            torch.set_deterministic_debug_mode("error" if self.deterministic else "default")
+        # Otherwise determinism also fills new memory with NaN, to find bugs that we do not have: 15 % of a step.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        if self.device.type == "cuda":
+            if self.device.index is not None:
+                torch.cuda.set_device(self.device)
+            torch.backends.cudnn.benchmark = not self.deterministic
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.dtype != torch.float32
+
+
+def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) -> Settings:
+    """For a process whose numbers nobody else has to match: settled from this machine alone."""
+    return settings_for(choose_for_job(config, [report_machine(config)]), workers_here, local_rank)
+
+
+def settings_for(job_settings: JobSettings, workers_here: int = 1, local_rank: int = 0) -> Settings:
+    """What this process runs with, as one of the workers of this machine, in a job for which all else is settled."""
+    config = job_settings.machine
+    device = _device(config.device, job_settings)
+    if config.gpus is not None:
+        gpu = gpu_of(config.gpus, local_rank, workers_here, _gpus_here(), _why_no_gpu())
+        device = Decision(torch.device("cuda", gpu), f"--gpus, worker {local_rank} of this machine")
+    elif device.value == torch.device("cuda") and workers_here > 1:
+        device = Decision(torch.device("cuda", local_rank), f"{device.reason}; worker {local_rank} of this machine")
+    threads = _threads(workers_here) if config.threads == "auto" else Decision(config.threads, SET_BY_USER)
+    if device.value.type == "cuda" and config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses determinism without it
+    return Settings(
+        device=device.value,
+        dtype=_DTYPES[config.precision],
+        channels_last=bool(config.channels_last),
+        threads=threads.value,
+        compile=bool(config.compile),
+        fast_path=config.fast_path,
+        deterministic=bool(config.deterministic),
+        decisions={
+            **job_settings.decisions,
+            "device": device,
+            "threads": threads,
+            "idle threads": Decision(*waiting()),
+            "allocator": _allocator_decision(config.allocator, device.value),
+        },
+    )
+
+
+def _device(name: str, job_settings: JobSettings) -> Decision:
+    if name == "auto":
+        if job_settings.device != device_type("auto"):  # another worker has no GPU
+            return Decision(torch.device(job_settings.device), job_settings.decisions["device"].reason)
+        found = {"cuda": "found {}", "mps": "Apple GPU present", "cpu": "no GPU found"}[job_settings.device]
+        about = torch.cuda.get_device_name() if job_settings.device == "cuda" else ""
+        return Decision(torch.device(job_settings.device), found.format(about))
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"the device {name!r} cannot be used",
+            why=str(error).split("\n")[0],
+            remedy="machine.device=auto, cpu, cuda or cuda:1; `phalanx doctor` shows what is here",
+        ) from error
+    return Decision(device, SET_BY_USER)
+
+
+def _gpus_here() -> list[str]:
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+
+
+def _why_no_gpu() -> str:
+    if torch.version.cuda is None:
+        return "this torch was built without CUDA"
+    return "torch finds no NVIDIA GPU: no driver, or CUDA_VISIBLE_DEVICES hides them"
+
+
+def _threads(workers_here: int) -> Decision:
+    here = cores()
+    plural = "" if workers_here == 1 else "s"
+    return Decision(max(1, here // workers_here), f"{here} cores, {workers_here} worker{plural}")
+
+
+def _allocator_decision(choice: str, device: torch.device) -> Decision:
+    if choice == "system":
+        return Decision("system", SET_BY_USER)
+    if not _has_mallopt():
+        return Decision("system", "not glibc, which is where it can be tuned")
+    if choice == "keep":
+        return Decision("keep", SET_BY_USER)
+    if device.type != "cpu":
+        return Decision("system", "activations live on the device")
+    return Decision("keep", "freed memory is reused instead of faulted in anew")
+
+
+def _has_mallopt() -> bool:
+    return platform.libc_ver()[0] == "glibc"
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed memory: activations are then not returned to and fetched from the kernel each step.
+
+    Works for all later allocations. Costs that the process keeps its peak memory.
+    """
+    if not _has_mallopt():
+        return
+    mmap_max, mmap_threshold, trim_threshold, top_pad = -4, -3, -1, -2
+    libc = ctypes.CDLL(None)
+    libc.mallopt(mmap_max, 0)
+    libc.mallopt(mmap_threshold, 1 << 30)
+    libc.mallopt(trim_threshold, -1)  # glibc reads it as unsigned: never
+    libc.mallopt(top_pad, 64 << 20)

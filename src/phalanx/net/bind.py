@@ -1,0 +1,80 @@
+"""Where a process listens: never beyond this machine without a key, or a list of those who may come."""
+
+from collections.abc import Mapping
+from threading import Thread
+from urllib.parse import urlsplit
+
+import zmq
+
+from phalanx.errors import UserError
+from phalanx.net.allowlist import Allowlist
+from phalanx.net.seal import MAX_MESSAGE_BYTES
+
+_HERE = ("127.0.0.1", "localhost", "::1")
+_ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks about connections: https://rfc.zeromq.org/spec/27
+
+
+def listen(
+    context: "zmq.Context[zmq.Socket[bytes]]",
+    address: str,
+    key: str,
+    who: str,
+    *,
+    harm: str,
+    options: Mapping[zmq.SocketOption, int] | None = None,
+    allowlist: Allowlist | None = None,
+) -> "zmq.Socket[bytes]":
+    """A socket bound to `address`. `who` would listen there, and `harm` is what a stranger could do without a key."""
+    if allowlist is None:
+        _refuse_open_door(address, key, who, harm)
+    socket = context.socket(zmq.ROUTER)
+    # A full queue of a ROUTER drops messages; ours are bounded by their protocols instead.
+    socket.set_hwm(0)
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a peer that reconnects keeps its place
+    socket.setsockopt(zmq.IPV6, "[" in address)
+    for option, value in {zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, **(options or {})}.items():
+        socket.setsockopt(option, value)
+    if allowlist is not None:
+        _guard(context, allowlist)
+        socket.setsockopt(zmq.ZAP_DOMAIN, b"phalanx")  # ask about every connection
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        socket.close(linger=0)
+        raise UserError(
+            f"{who} cannot listen at {address}",
+            why=str(error),
+            remedy="another program may use that address: choose another port, or end that program",
+        ) from error
+    return socket
+
+
+def _guard(context: "zmq.Context[zmq.Socket[bytes]]", allowlist: Allowlist) -> None:
+    """Answer ZeroMQ's questions about connections until the context ends. It asks before it reads a message.
+
+    A libzmq socket option (ZMQ_TCP_ACCEPT_FILTER) would refuse even earlier, but cannot be narrowed later on.
+    """
+    questions = context.socket(zmq.REP)
+    questions.setsockopt(zmq.LINGER, 0)
+    questions.bind(_ZAP)
+
+    def answer() -> None:
+        try:
+            while True:
+                version, request, _, address, *_ = questions.recv_multipart()
+                status = b"200" if allowlist.admits(address.decode()) else b"400"
+                questions.send_multipart([version, request, status, b"", b"", b""])
+        except zmq.ContextTerminated:
+            questions.close()
+
+    Thread(target=answer, name="door", daemon=True).start()
+
+
+def _refuse_open_door(address: str, key: str, who: str, harm: str) -> None:
+    parts = urlsplit(address)
+    if not key and parts.scheme != "ipc" and parts.hostname not in _HERE:
+        raise UserError(
+            f"{who} at {address} has no key",
+            why=f"anybody who reaches that port could {harm}",
+            remedy="set PHALANX_KEY to the same secret for all processes of the job; phalanx's launchers do",
+        )

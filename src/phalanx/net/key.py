@@ -1,0 +1,29 @@
+"""The job's secret key: from PHALANX_KEY, or from the file that PHALANX_KEY_FILE names."""
+
+from pathlib import Path
+
+from phalanx.config.role import Environment
+from phalanx.errors import UserError
+
+
+def key_of(environment: Environment) -> str:
+    """The job's secret: PHALANX_KEY, or the contents of the file PHALANX_KEY_FILE; empty where neither is set."""
+    file = environment.get("PHALANX_KEY_FILE")
+    if environment.get("PHALANX_KEY") or not file:
+        return environment.get("PHALANX_KEY", "")
+    return read_key(Path(file))
+
+
+def read_key(file: Path) -> str:
+    """The secret in a file."""
+    try:
+        key = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"the key cannot be read from {file}",
+            why=getattr(error, "strerror", None) or str(error),
+            remedy="name a file that every host sees, made once: openssl rand -hex 32 > FILE",
+        ) from error
+    if not key:
+        raise UserError(f"{file} is empty", why="it is to hold the key", remedy=f"openssl rand -hex 32 > {file}")
+    return key

@@ -1,0 +1,70 @@
+"""`phalanx serve-data`, and the data servers of a job: open the data, then make what trainers lease."""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.config.role import Role
+from phalanx.config.schema import RunConfig
+from phalanx.data.service.client import full_address
+from phalanx.data.service.serve import serve
+from phalanx.data.service.terms import terms_of
+from phalanx.data.sources.open import open_data
+from phalanx.data.training import training_pipeline
+from phalanx.errors import UserError
+from phalanx.machine.cores import cores
+from phalanx.machine.settings import keep_freed_memory
+from phalanx.net.key import key_of, read_key
+
+
+def serve_data(console: Console, config: RunConfig, bind: str, threads: int | None, key_file: Path | None) -> None:
+    """Serve until somebody presses Ctrl-C."""
+    key = key_of(os.environ) if key_file is None else own_key(key_file)
+    origin = str(key_file) if key_file else "from the environment" if key else "none, so only this machine is served"
+    console.print(Text(f"key: {origin}"), soft_wrap=True)
+    threads = threads or config.data.threads or cores()
+    _serve(config, full_address(bind), key, threads, None, console)
+
+
+def serve_role(role: Role, config: RunConfig) -> None:
+    """Be the data server that `role` says."""
+    threads = config.data.threads or max(1, cores() // role.local_world)
+    log = role.run / "logs" / f"{role.name}.jsonl" if role.run else None
+    _serve(config, role.data[role.rank], role.key, threads, log, Console())
+
+
+def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | None, console: Console) -> None:
+    def say(text: str) -> None:
+        console.print(Text(text), soft_wrap=True)
+
+    keep_freed_memory()
+    splits = open_data(config.data, threads=threads)
+    for note in splits.notes:
+        say(f"note: {note}")
+    pipeline = training_pipeline(config, splits.train, batch=1, threads=threads)
+    say(f"{threads} threads decode and augment")
+    serve(pipeline, terms_of(config, pipeline), address, key, log=log, say=say)
+
+
+def own_key(file: Path) -> str:
+    """The key in a file, which is made with a new one, for its owner's eyes only, where there is none."""
+    aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        if not file.exists():
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(descriptor, secrets.token_hex(32).encode() + b"\n")
+            os.close(descriptor)
+            with suppress(FileExistsError):  # another server was faster: its key is the key
+                os.link(aside, file)
+            aside.unlink()
+    except OSError as error:
+        raise UserError(
+            f"the key file {file} cannot be made",
+            why=error.strerror or str(error),
+            remedy="name a place that can be written to, or set PHALANX_KEY",
+        ) from error
+    return read_key(file)

@@ -1,0 +1,74 @@
+"""The lifeline: a process that was launched ends when its launcher does, even by kill -9, and all that it started.
+
+python -m phalanx.roles.lifeline MARK PID      the sweeper, which a process leaves behind when it ends so
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from phalanx.machine.processes import MARK, signal_marked
+
+_GRACE_S = 4.0
+_SWEEP_S = 60.0  # what even KILL does not end by then waits for a disk or a driver
+
+
+def hold_lifeline() -> None:
+    """Watch standard input, which the launcher holds open. Its end means that the launcher is gone."""
+    if os.environ.get("PHALANX_LIFELINE") != "stdin":
+        return
+    descriptor = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody else is to read from it
+
+    def watch() -> None:
+        while os.read(descriptor, 1024):
+            pass
+        with contextlib.suppress(OSError, ValueError):  # the launcher read what is written here
+            sys.stderr.write("the launcher is gone; ending\n")
+        if os.environ.get(MARK):
+            _leave_sweeper(os.environ[MARK])
+        _signal_all(signal.SIGTERM)
+        time.sleep(_GRACE_S)
+        _signal_all(signal.SIGKILL)
+
+    threading.Thread(target=watch, name="phalanx-lifeline", daemon=True).start()
+
+
+def _signal_all(number: int) -> None:
+    """Signal this process, its children, and those of its children that left its group."""
+    mark = os.environ.get(MARK)
+    if mark:
+        signal_marked(mark, number)
+    os.killpg(os.getpgrp(), number)
+
+
+def _leave_sweeper(mark: str) -> None:
+    """Start what outlives this process: it may yet start others while it is asked to end, and then be gone itself."""
+    with contextlib.suppress(OSError):  # no more processes may be started: then neither by those
+        subprocess.Popen(
+            [sys.executable, "-m", "phalanx.roles.lifeline", mark, str(os.getpid())],
+            env={name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def sweep(mark: str, parent: int) -> None:
+    """When this process's parent has ended, or had its grace, end all that has its mark."""
+    begun = time.monotonic()
+    while os.getppid() == parent and time.monotonic() - begun < _GRACE_S:
+        time.sleep(0.02)
+    clean = 0
+    while clean < 2 and time.monotonic() - begun < _SWEEP_S:  # twice: one look misses who is started during it
+        clean = 0 if signal_marked(mark) else clean + 1
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    sweep(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,152 @@
+"""A run is a folder: config.yaml, events.jsonl, log.txt, summary.json, curves, checkpoints/."""
+
+import contextlib
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from phalanx.config.resolve import Layer, Resolved
+from phalanx.config.text import read_yaml
+from phalanx.errors import UserError
+from phalanx.machine.cores import cpu_name
+from phalanx.runs.events import EVENTS_FILE
+
+RUNS = Path("runs")
+LOGS = "logs"  # of its processes, in the run's folder
+_VERSIONS = ("phalanx", "torch", "torchvision", "timm", "numpy")
+
+
+def log_path(folder: Path, role: str) -> Path:
+    return folder / f"{role}.log"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where everything about a run lies."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def quarantine(self) -> Path:
+        """Images that did not decode, one `name<tab>reason` a line."""
+        return self.path / "quarantine.tsv"
+
+    def write_config(self, resolved: Resolved) -> None:
+        """The resolved configuration, as a recipe that can be run again."""
+        text = yaml.safe_dump(resolved.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        write_whole(self.config, "# every setting of this run; `phalanx train THIS_FILE` repeats it\n" + text)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        write_whole(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+
+    def layer(self) -> Layer:
+        """The configuration that this run was started with."""
+        try:
+            tree = read_yaml(self.config.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            raise UserError(
+                f"{self.path} cannot be resumed",
+                why=f"its config.yaml cannot be read ({error})",
+                remedy="give the folder of a run",
+            ) from error
+        return Layer(str(self.config), tree)
+
+
+def create_run(out: Path | None, name: str) -> RunFolder:
+    """A new folder: the one asked for, or runs/NAME-TIME."""
+    if out is None:
+        return RunFolder(_new_folder(RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"))
+    if (out / EVENTS_FILE).exists():
+        raise UserError(
+            f"{out} holds a run already",
+            why="two runs in one folder could not be told apart",
+            remedy=f"go on with `phalanx train --resume {out}`, or choose another --out",
+        )
+    return RunFolder(_new_folder(out, shared=True))
+
+
+def _new_folder(path: Path, shared: bool = False) -> Path:
+    """Make a folder. Unless it may be there already, the next free number is added to its name."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 1000):
+            numbered = path if number == 1 else path.with_name(f"{path.name}-{number}")
+            with contextlib.suppress(FileExistsError):
+                numbered.mkdir(exist_ok=shared)
+                return numbered
+        raise FileExistsError(17, "a thousand of that name are there", str(path))
+    except OSError as error:
+        raise UserError(
+            f"the run's folder {path} cannot be made",
+            why=error.strerror or str(error),
+            remedy="choose another place with --out",
+        ) from error
+
+
+def find_run(place: Path | None) -> RunFolder:
+    """A run that a user names, or the latest one under runs/."""
+    if place is not None:
+        if not (place / EVENTS_FILE).is_file():
+            raise UserError(
+                f"{place} is not a run",
+                why=f"it has no {EVENTS_FILE}" if place.is_dir() else "there is no such folder",
+                remedy="give the folder that `phalanx train` named, such as runs/digits-…",
+            )
+        return RunFolder(place)
+    runs = [path.parent for path in RUNS.glob(f"*/{EVENTS_FILE}")]
+    if not runs:
+        raise UserError(
+            "there is no run to resume here",
+            why=f"{RUNS}/ is empty or missing in {Path.cwd()}",
+            remedy="name the run: --resume PATH",
+        )
+    return RunFolder(max(runs, key=lambda run: (run / EVENTS_FILE).stat().st_mtime))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file aside and rename it: a reader sees the old one or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.rename(path)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written",
+            why=error.strerror or str(error),
+            remedy="make room or mend the permissions; checkpoints already saved are valid",
+        ) from error
+
+
+def machine() -> dict[str, Any]:
+    """What the run ran on, for its summary."""
+    return {
+        "host": platform.node(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "python": sys.version.split()[0],
+    }
+
+
+def versions() -> dict[str, str]:
+    return {name: version(name) for name in _VERSIONS}

@@ -1,1 +1,0 @@
-"""What processes of a job need to talk: proof of the job's key, memory shared on one machine, doors that stay shut."""
