@@ -13,6 +13,7 @@ SOURCE = Path(phalanx.__file__).parent
 LAYERS = (
     ("__main__",),
     ("cli",),
+    ("api",),
     ("bench", "commands"),
     ("launch",),
     ("roles",),
