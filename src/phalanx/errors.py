@@ -24,6 +24,19 @@ class UserError(Exception):
         return "\n".join(lines)
 
 
+def parse_error(lines: Iterable[str]) -> UserError | None:
+    """The last error among the lines that a process printed, as `error: WHAT`, `  why: WHY`, `  try: REMEDY`."""
+    parts: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("error: "):
+            parts = {"what": line.removeprefix("error: ")}
+        elif parts and line.startswith("  why: "):
+            parts["why"] = line.removeprefix("  why: ")
+        elif parts and line.startswith("  try: "):
+            parts["remedy"] = line.removeprefix("  try: ")
+    return UserError(**parts) if parts else None
+
+
 def nearest(name: str, valid: Iterable[str], count: int = 3) -> str:
     """The valid names closest to a mistyped one, as a phrase for an error: `did you mean a, b?`."""
     names = list(valid)
