@@ -18,7 +18,7 @@ from phalanx.launch.local_job import wanted_roles
 from phalanx.launch.plan import LAST, LaunchPlan
 from phalanx.launch.run_files import verify_step
 from phalanx.observe.tables import print_line
-from phalanx.runs.folder import RUNS, create_run, write_whole
+from phalanx.runs.folder import RUNS, create_run, write_run_file
 from phalanx.runs.rewind import put_aside_after
 
 
@@ -42,7 +42,7 @@ def start(plan: LaunchPlan, console: Console) -> int:
     run = folder.path.absolute()
     path = run / f"job.{scheduler.name}"
     (run / LOG).parent.mkdir(exist_ok=True)
-    write_whole(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
+    write_run_file(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
     try:
         number = scheduler.submit(str(path))
     except UserError:
