@@ -30,7 +30,7 @@ LAYERS = (
     ("native",),
     ("config",),
     ("migrate",),
-    ("errors", "signals"),
+    ("atomic", "errors", "signals"),
 )
 LEVEL = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 
