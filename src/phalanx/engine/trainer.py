@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.schema import RunConfig
-from phalanx.cpu import tuning
-from phalanx.cpu.convolution import load_algorithms, saved_algorithms
 from phalanx.data.base import Batch, Framing, Source
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
@@ -98,8 +97,6 @@ class Trainer:
         self.run_times.add(measurements)
         self._bad_images(state, batch.bad)
         self.hear(state)
-        if (tuned := tuning.told()) is not None:
-            self.observer.emit(ev.Note(state.step, tuned))
         number = batch.start // self.plan.samples_per_step + 1
         if measurements.skipped:
             scale = state.loss_scale.scale if state.loss_scale else 0
@@ -242,7 +239,7 @@ class Trainer:
         self.exchange.sync_buffers()
         if state.ema is not None:
             state.ema.copy_buffers(state.model)
-            load_algorithms(state.ema.model, saved_algorithms(state.model))
+            cpu.load(state.ema.model, cpu.state(state.model))
 
     def _interrupted(self) -> bool:
         """Workers that evaluate together must end together: only a single one may break off in the middle."""
