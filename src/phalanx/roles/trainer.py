@@ -39,7 +39,7 @@ from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.engine.weights import initialize_from, restore
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
-from phalanx.exchange.base import Elastic, LostWorker
+from phalanx.exchange.base import LostWorker
 from phalanx.exchange.make import make_exchange
 from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
 from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
@@ -213,8 +213,8 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         last_eval=last_eval,
     )
     boundary = None
-    if role.elastic and exchange.lockstep and isinstance(exchange, Elastic):
-        boundary = Boundary(exchange)
+    if role.elastic and exchange.recovery is not None:
+        boundary = Boundary(exchange.recovery)
     with stop:
         try:
             if boundary is not None and request.resume is None:
