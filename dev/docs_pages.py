@@ -41,7 +41,7 @@ def pages() -> dict[str, str]:
 
 def _from_root(name: str) -> str:
     """A page that stands beside README.md. Its links are written as seen from there."""
-    text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+    text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
     return re.sub(r"\]\(((?:src|tests|examples|dev|\.ci)[/)][^)]*|README\.md)", rf"]({REPOSITORY}/\1", text)
 
 
