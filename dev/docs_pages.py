@@ -41,7 +41,8 @@ def pages() -> dict[str, str]:
 
 def _from_root(name: str) -> str:
     """A page that stands beside README.md. Its links are written as seen from there."""
-    text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
+    text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+    text = re.sub(r"\]\((CHANGELOG|CONTRIBUTING)\.md", lambda found: found[0].lower(), text)
     return re.sub(r"\]\(((?:src|tests|examples|dev|\.ci)[/)][^)]*|README\.md)", rf"]({REPOSITORY}/\1", text)
 
 
@@ -108,8 +109,8 @@ def recipes_page() -> str:
         "# Recipes",
         "",
         "A recipe is a YAML file of [settings](settings.md). It opens with its claim: the accuracy, what it costs, the",
-        "machine on which that was measured, and the command that repeats it. `phalanx recipes NAME` also prints the",
-        "defaults and where each value comes from. [Training](../guide/training.md#recipes) says how to write your own.",
+        "machine on which that was measured, and the command that repeats it. `phalanx recipes NAME` prints defaults",
+        "and where each value comes from. [Training](../guide/training.md#recipes) says how to write your own.",
         "",
     ]
     for name in recipe_names():
@@ -139,7 +140,7 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Every setting of a run. Write one as `KEY=VALUE` after `phalanx train`, or in a recipe. A duration has a unit:",
+        "Every setting of a run. Write one as `KEY=VALUE` after `phalanx train`, or in a recipe. Units of time:",
         "`90ep` (epochs), `5000st` (steps), `1000000ex` (samples) or `10%` (of the run).",
     ]
     flags = {key: f"--{flag.replace('_', '-')}" for flag, (key, _) in FLAGS.items()}

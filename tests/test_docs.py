@@ -39,20 +39,21 @@ def code(text: str) -> Iterator[str]:
             fenced = not fenced
         elif fenced or (line.startswith("    ") and "`" not in line):
             yield line.partition(" # ")[0]
-        else:
-            yield from spans(line)
+    yield from spans(text)
 
 
 def spans(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
+    """The code spans of a text, which may be broken over two lines. Fenced blocks have none."""
+    text = re.sub(r"^[ \t]*```.*?^[ \t]*```[ \t]*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
 
 
 def test_code_is_found() -> None:
     text = "Say `phalanx train` or\n\n    phalanx eval RUN  # now\n\n```sh\nphalanx predict \\\n    RUN\n```\n"
     assert [part.split() for part in code(text) if "phalanx" in part] == [
-        ["phalanx", "train"],
         ["phalanx", "eval", "RUN"],
         ["phalanx", "predict", "RUN"],
+        ["phalanx", "train"],
     ]
 
 
@@ -67,7 +68,7 @@ def is_source(span: str) -> bool:
     """Whether a code span looks like a path of this repository."""
     packages = {path.name for path in SOURCE.iterdir() if path.is_dir()} - {"runs", "recipes"}
     if re.fullmatch(r"[\w.][\w./-]*/[\w.-]+\.(py|c|cpp|h|sh|yml|yaml)", span):
-        return not span.startswith("./")
+        return not span.startswith("./") and "NAME" not in span
     first, _, rest = span.partition("/")
     return bool(rest and span.endswith("/") and (first in packages or first in ("src", "tests", "dev", "examples")))
 
