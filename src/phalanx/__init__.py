@@ -8,7 +8,7 @@ True
 >>> figure = run.figure()                                   # a matplotlib figure
 >>> model = run.model()                                     # an nn.Module in eval mode, with the best weights
 >>> run.evaluate().samples                                  # as `phalanx eval`
-360
+355
 >>> run = run.resume(epochs=3)                              # as `phalanx train --resume RUN --epochs 3`
 >>> phalanx.load(run.path).finished
 True

@@ -24,7 +24,7 @@ CURVES = {
 class History(NamedTuple):
     """A curve: steps, and the value at each. `plt.plot(*history)` draws it.
 
-    >>> steps, values = phalanx.train("digits", epochs=2).history("val/top1")
+    >>> steps, values = phalanx.load("runs/digits").history("val/top1")
     >>> len(steps) == len(values)
     True
     """

