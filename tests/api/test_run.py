@@ -87,7 +87,7 @@ def test_an_image_is_the_same_in_every_form(run: phalanx.Run, tmp_path: Path) ->
     assert len({tuple(one.classes) for one in predictions[:-1]}) == 1
     assert predictions[0].image == str(path)
     assert predictions[0].probability == max(value for _, value in predictions[0].classes)
-    assert [one.classes for one in run.predict(np.stack([pixels, pixels]))] == [predictions[0].classes] * 2
+    assert [one.classes for one in run.predict(np.stack([pixels[:, :, None]] * 2))] == [predictions[0].classes] * 2
     assert run.predict(path)[0] == predictions[0]
     assert run.predict([]) == []
 

@@ -22,7 +22,7 @@ run.best.top1, run.history("val/top1"), run.figure()                      # numb
 model = run.model()                                                       # an nn.Module in eval mode, on the best weights
 run.predict(["cat.jpg", image]), run.evaluate("other/"), run.resume()
 phalanx.load("runs/digits-…"), phalanx.recipe("cifar10-fast"), phalanx.runs()
-"""
+"""  # noqa: E501 - as it is written
 
 
 def write_idx(folder: Path, part: str, count: int) -> None:
