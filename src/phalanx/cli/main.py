@@ -156,8 +156,15 @@ def train(
         str | None, typer.Option(help="with --resume: from the checkpoint there, such as 30ep, 5000st, 50%")
     ] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="print every setting chosen at the start, and why")
+    ] = False,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
+    if verbose:
+        from phalanx.observe.start_up import VERBOSE
+
+        os.environ[VERBOSE] = "1"  # no setting of the run: processes of a job inherit it
     from phalanx.launch.env.attendance import await_end
     from phalanx.launch.env.complete_role import complete
     from phalanx.launch.env.roles import role_from_env

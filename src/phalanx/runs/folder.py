@@ -1,7 +1,6 @@
 """A run is a folder: config.yaml, events.jsonl, log.txt, summary.json, curves, checkpoints/."""
 
 import contextlib
-import json
 import os
 import platform
 import sys
@@ -55,9 +54,6 @@ class RunFolder:
         """The resolved configuration, as a recipe that can be run again."""
         text = yaml.safe_dump(resolved.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_whole(self.config, "# every setting of this run; `phalanx train THIS_FILE` repeats it\n" + text)
-
-    def write_summary(self, summary: dict[str, Any]) -> None:
-        write_whole(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
 
     def layer(self) -> Layer:
         """The configuration that this run was started with."""
