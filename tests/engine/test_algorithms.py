@@ -16,7 +16,7 @@ from phalanx.config.schema import MachineConfig
 from phalanx.cpu import tuning
 from phalanx.cpu.convolution import TunedConv2d
 from phalanx.engine.algorithms import agree_on_algorithms
-from phalanx.exchange.rendezvous import SingleWorker, StoreRendezvous
+from phalanx.exchange.rendezvous import LocalRendezvous, StoreRendezvous
 from phalanx.machine.settings import Settings, choose
 from phalanx.native.build import find_library
 from phalanx.net.interfaces import free_port
@@ -78,14 +78,14 @@ def test_a_resumed_run_keeps_its_algorithms_and_says_where_they_come_from(settin
     net = network()
     saved: dict[str, Any] = {"on": "a Xeon, 64 threads", "of": {"0": {"6x6": COLUMNS}, "3": {"6x6": COLUMNS}}}
     cpu.load(net, saved)
-    notes, (warning,) = agree_on_algorithms(net, settings, SingleWorker(), 0, SHAPES)
+    notes, (warning,) = agree_on_algorithms(net, settings, LocalRendezvous(), 0, SHAPES)
     assert notes == []
     assert "chosen on a Xeon" in warning
     assert "machine.fast_path=auto" in warning
     assert cpu.state(net) == saved
     assert not list(tmp_path.rglob("convolutions.json"))  # nothing was timed
     again = network()
-    (timed,), warnings = agree_on_algorithms(again, settings, SingleWorker(), 0, SHAPES)
+    (timed,), warnings = agree_on_algorithms(again, settings, LocalRendezvous(), 0, SHAPES)
     assert warnings == []
     assert "timed the algorithms of 4 convolutions" in timed
     assert list(tmp_path.rglob("convolutions.json"))
@@ -99,7 +99,7 @@ def test_without_native_code_none_is_used(settings: Settings) -> None:
     assert type(net) is nn.Sequential  # norms are not computed with what follows
     wanted = {"on": "", "of": {"0": {"6x6": ["winograd"] * 3}}}
     cpu.load(net, wanted)
-    agree_on_algorithms(net, settings, SingleWorker(), 0, [(2, 64, 6, 6)])
+    agree_on_algorithms(net, settings, LocalRendezvous(), 0, [(2, 64, 6, 6)])
     net(torch.randn(2, 64, 6, 6).contiguous(memory_format=torch.channels_last)).sum().backward()
     assert net[0].algorithms is not None
     assert "winograd" not in net[0].algorithms

@@ -5,7 +5,7 @@ import resource
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from phalanx.runs.folder import RunFolder, machine, versions, write_whole
+from phalanx.runs.folder import RunFolder, machine, versions, write_run_file
 
 
 @dataclass(frozen=True)
@@ -36,4 +36,4 @@ class Summary:
 
 def write_summary(folder: RunFolder, summary: Summary) -> None:
     """Write summary.json into the run folder."""
-    write_whole(folder.summary, json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n")
+    write_run_file(folder.summary, json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n")
