@@ -7,7 +7,7 @@ from rich.console import Console
 
 from phalanx.commands.data_verify import verify_data
 from phalanx.config.schema import DataConfig
-from phalanx.data.pack.manifest import load_manifest, save_manifest
+from phalanx.data.sources.manifest import load_manifest, save_manifest
 from phalanx.data.sources.open import open_data
 from phalanx.errors import UserError
 from tests.data.pack.packs import COMMAND, pack_folder, write_dataset

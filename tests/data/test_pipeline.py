@@ -48,6 +48,7 @@ class Troubled:
         self.inner, self.bad, self.before_read, self.num_reads = inner, bad or set(), before_read, 0
         self.description, self.classes, self.labels = inner.description, inner.classes, inner.labels
         self.channels, self.image_size, self.mean, self.std = 3, SIZE, inner.mean, inner.std
+        self.extent = inner.extent
 
     def __len__(self) -> int:
         return len(self.inner)

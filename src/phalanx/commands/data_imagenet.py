@@ -8,7 +8,7 @@ from phalanx.commands.data_pack import pack_order
 from phalanx.config.schema import DataConfig
 from phalanx.data.pack.imagenet import open_imagenet
 from phalanx.data.pack.job import Order
-from phalanx.data.pack.manifest import Options
+from phalanx.data.sources.manifest import Options
 from phalanx.observe.progress import megabytes
 
 

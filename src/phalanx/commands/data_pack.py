@@ -8,9 +8,9 @@ from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, in_bytes, tell
 from phalanx.data.pack.job import Order, pack
-from phalanx.data.pack.manifest import Manifest, Options, load_manifest
 from phalanx.data.sources.formats import FORMATS, recognise
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import Manifest, Options, load_manifest
 from phalanx.data.sources.open import open_parts
 from phalanx.errors import UserError
 from phalanx.machine.cores import cores

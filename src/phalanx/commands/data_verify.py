@@ -13,9 +13,9 @@ from phalanx.commands.data_settings import data_config, portable, tell, write_ou
 from phalanx.config.schema import DataConfig
 from phalanx.data.augment.framing import Whole
 from phalanx.data.pack.checksums import damage
-from phalanx.data.pack.manifest import load_manifest
 from phalanx.data.sources.formats import recognise
 from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.manifest import load_manifest
 from phalanx.data.sources.open import open_parts
 from phalanx.data.sources.raw import RawSource
 from phalanx.errors import EXIT_OURS, UserError

@@ -71,6 +71,7 @@ class Source(Protocol):
     image_size: int  # what the data suggests as a model's input
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    extent: tuple[int, int] | None  # height and width, where all images have the same
 
     def __len__(self) -> int: ...
 

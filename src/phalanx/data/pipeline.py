@@ -111,7 +111,7 @@ class Pipeline:
 
     def finish(self, work: Work, micro: list[MicroBatch], bad: list[tuple[int, str]]) -> Batch:
         """What is this worker's own to do with what was made: count the bad images, pin the memory."""
-        met = self.bad.sync_step(bad)
+        met = self.bad.count(bad)
         if self.pin:
             micro = [_pinned(made) for made in micro]
         return Batch(work.epoch, work.start, micro, work.total, work.last, bad=met)
@@ -146,7 +146,7 @@ def evaluation_batches(
             read = _read(source, indices, framing, epoch=0, replace_bad=False)
             made = _micro_batch(0, read)
             last = low + batch >= len(mine)
-            met = tally.sync_step(read.bad)
+            met = tally.count(read.bad)
             yield Batch(0, int(indices[0]), [_pinned(made) if pin else made], len(indices), last, bad=met)
 
     return in_background(batches(), prefetch)
@@ -239,16 +239,16 @@ def _single_core_threads(count: int) -> ThreadPoolExecutor:
     """
     pool = ThreadPoolExecutor(count, thread_name_prefix="phalanx-pixels")
     default = torch.get_num_threads()
-    job_settings = threading.Barrier(count + 1)
+    all_started = threading.Barrier(count + 1)
 
-    def finish() -> None:
+    def use_one_core() -> None:
         torch.get_num_threads()  # a thread takes on the default at its first call: let it be before ours, not after
         torch.set_num_threads(1)
-        job_settings.wait()  # until all have begun, so that no thread does this twice and another never
+        all_started.wait()  # until all have begun, so that no thread does this twice and another never
 
     for _ in range(count):
-        pool.submit(finish)
-    job_settings.wait()
+        pool.submit(use_one_core)
+    all_started.wait()
     # The number set last is also what threads begun later start with; give them back what it was.
     torch.set_num_threads(default)
     return pool

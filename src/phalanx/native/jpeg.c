@@ -1,4 +1,4 @@
-/* JPEGs decoded, cropped and resized in one go. src/phalanx/data/jpeg.py is its caller.
+/* JPEGs decoded, cropped and resized in one go. src/phalanx/data/decode/jpeg.py is its caller.
  *
  * Only the rows and columns that the view needs are decoded; what lies above them is passed over, and decoding stops
  * below them. Most files are decoded by baseline.h. What that refuses is left to libjpeg-turbo, which also scales while

@@ -13,7 +13,6 @@ from phalanx.config.schema import AugmentConfig, DataConfig, Flip
 from phalanx.data.base import Framing, Source, View
 from phalanx.data.order import Indices
 from phalanx.data.random import uniform
-from phalanx.data.sources.labelled import Labelled
 from phalanx.errors import UserError
 
 Sizes = npt.NDArray[np.int64]  # (n, 2): height and width of each image
@@ -141,7 +140,7 @@ def still_framing(data: DataConfig, size: int, margin: bool, flip: Flip = 0.0, s
 
 def has_margin(source: Source, size: int) -> bool:
     """Whether images show more than their subject. Photographs do; small squares such as CIFAR's are all subject."""
-    if not isinstance(source, Labelled) or source.extent is None:
+    if source.extent is None:
         return True
     height, width = source.extent
     return height != width or height > size

@@ -5,22 +5,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from phalanx.atomic import AtomicFile
+from phalanx.data.sources.manifest import FileEntry
 
 BLOCK_BYTES = 2**20  # each has its own checksum, so that a report of damage can name the place in the file
-
-
-class FileEntry(BaseModel):
-    """What a finished file must be: its length, its SHA-256, and a CRC-32 of each MiB (8 hex digits each)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    bytes: int
-    sha256: str
-    blocks: str
 
 
 class Sums:

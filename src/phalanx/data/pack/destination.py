@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from phalanx.atomic import PART
-from phalanx.data.pack.manifest import CLASSES, MANIFEST, Manifest, load_manifest
+from phalanx.data.sources.manifest import CLASSES, MANIFEST, Manifest, load_manifest
 from phalanx.errors import UserError
 
 OURS = re.compile(rf"(?:{MANIFEST}|{CLASSES}|(?:train|val)-\d{{5,}}\.(?:tar|rec|idx|lst|raw))(?:{re.escape(PART)})?")

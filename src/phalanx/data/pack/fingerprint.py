@@ -8,10 +8,10 @@ from pathlib import Path
 
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSubset
-from phalanx.data.sources.index import Stamp
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.raw import RawSource
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.stamp import Stamp
 
 
 def fingerprint(source: Labelled, places: Sequence[Path]) -> str:

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.data.sources.folders import suggested
-from phalanx.data.sources.indexing import Shard
 from phalanx.data.sources.labelled import Labels, Part
-from phalanx.data.sources.sharded import Files, ShardSource
-from phalanx.data.sources.tar import BLOCK, FILES, ZEROS, Member, member_at, members
-from phalanx.data.sources.webdataset import TarReader
+from phalanx.data.sources.shards.indexing import Shard
+from phalanx.data.sources.shards.shard_source import Files, ShardSource
+from phalanx.data.sources.shards.tar import BLOCK, FILES, ZEROS, Member, member_at, members
+from phalanx.data.sources.shards.webdataset import TarReader
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 

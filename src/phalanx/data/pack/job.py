@@ -17,10 +17,10 @@ from phalanx.data.decode.images import BadImage
 from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
 from phalanx.data.pack.fingerprint import fingerprint
 from phalanx.data.pack.images import Treatment, smaller_size
-from phalanx.data.pack.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.data.pack.packing import Packing, packing
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.errors import UserError
 from phalanx.observe.tables import printable
 
@@ -90,7 +90,7 @@ class _Job:
     def _mend(self, part: Part, bad: BadImages) -> None:
         """Pass over the shards that are whole, and make those once more that got lost."""
         for number, shard in enumerate(self.manifest.splits[part]):
-            bad.met.update(left.index for left in shard.left_out)
+            bad.seen.update(left.index for left in shard.left_out)
             if all(_has_size(self.folder / file.name, file.bytes) for file in shard.files):
                 self.advance(shard.end - shard.first)
                 continue
@@ -138,7 +138,7 @@ class _Job:
                     writer.add(before + shard.samples, int(labels[sample.index]), sample.data)
                     shard.samples += 1
                 else:
-                    for name, reason in bad.sync_step([(sample.index, sample.reason)]):
+                    for name, reason in bad.count([(sample.index, sample.reason)]):
                         left = LeftOut(index=sample.index, name=printable(name), reason=printable(reason))
                         shard.left_out.append(left)
                 shard.end += 1

@@ -3,8 +3,9 @@
 import struct
 from pathlib import Path
 
-from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
+from phalanx.data.pack.checksums import ChecksummedFile
 from phalanx.data.pack.wds import ending_of
+from phalanx.data.sources.manifest import FileEntry
 from phalanx.errors import UserError
 
 MAGIC = struct.pack("<I", 0xCED7230A)

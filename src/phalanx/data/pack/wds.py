@@ -3,7 +3,8 @@
 import tarfile
 from pathlib import Path
 
-from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
+from phalanx.data.pack.checksums import ChecksummedFile
+from phalanx.data.sources.manifest import FileEntry
 
 ENDING = ".tar"
 

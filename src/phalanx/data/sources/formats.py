@@ -9,18 +9,18 @@ from pathlib import Path
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
 from phalanx.data.sources.folders import look, open_class_folders
-from phalanx.data.sources.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.lists import open_flat_folder, open_list
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
-from phalanx.data.sources.recordio import is_recordio, open_recordio
-from phalanx.data.sources.shard_format import ShardFormat
-from phalanx.data.sources.shards import VAL_NAMES, is_pattern
-from phalanx.data.sources.tar import is_tar
-from phalanx.data.sources.tfrecord import is_tfrecord, open_tfrecord
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.find_files import VAL_NAMES, is_pattern
+from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
+from phalanx.data.sources.shards.recordio import is_recordio, open_recordio
+from phalanx.data.sources.shards.shard_format import ShardFormat
+from phalanx.data.sources.shards.tar import is_tar
+from phalanx.data.sources.shards.tfrecord import is_tfrecord, open_tfrecord
+from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError, nearest
 
 LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")

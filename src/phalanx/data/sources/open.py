@@ -7,12 +7,12 @@ from pathlib import Path
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.base import Source
-from phalanx.data.pack.manifest import Manifest, packed
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
 from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.formats import FORMATS, recognise
 from phalanx.data.sources.holdout import are_numbers, hold_out, under_classes
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import Manifest, packed
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.quarantine import read_quarantine
 from phalanx.errors import UserError

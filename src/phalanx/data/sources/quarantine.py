@@ -9,7 +9,7 @@ import numpy as np
 from phalanx.data.order import Indices
 from phalanx.data.sources.encoded import EncodedSubset
 from phalanx.data.sources.labelled import Labelled
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.errors import UserError
 from phalanx.observe.tables import printable, tab_separated
 

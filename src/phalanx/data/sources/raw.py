@@ -18,9 +18,9 @@ import numpy.typing as npt
 from phalanx.data.base import Framing, Pixels, Read
 from phalanx.data.decode.resize import resize_all
 from phalanx.data.order import Indices
-from phalanx.data.pack.manifest import Manifest, load_manifest, packed
 from phalanx.data.sources.encoded import batch_parts
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import Manifest, load_manifest, packed
 from phalanx.data.sources.window import Damaged
 from phalanx.errors import UserError
 

@@ -10,9 +10,9 @@ from typing import BinaryIO
 from rich.console import Console
 
 from phalanx.atomic import write_atomically
-from phalanx.data.sources.file_cache import can_write_into, kept_in_cache, one_at_a_time
-from phalanx.data.sources.index import Stamp
-from phalanx.data.sources.indexing import Shard
+from phalanx.data.sources.shards.file_cache import can_write_into, kept_in_cache, one_at_a_time
+from phalanx.data.sources.shards.indexing import Shard
+from phalanx.data.sources.stamp import Stamp
 from phalanx.errors import UserError
 from phalanx.observe.progress import megabytes
 

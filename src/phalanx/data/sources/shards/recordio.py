@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import BadLabel, number_label, one_of
-from phalanx.data.sources.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader, Shard
 from phalanx.data.sources.lists import WHOLE_NUMBER
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.data.sources.window import Damaged, Window
 
 MAGIC = 0xCED7230A

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources import sharded
-from phalanx.data.sources.recordio import open_recordio
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards import shard_source
+from phalanx.data.sources.shards.recordio import open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
 from tests.data.samples import Told
 from tests.data.shard_files import pictures, rec_image, wanted, write_rec
 
@@ -19,7 +19,7 @@ SHARDS, IN_EACH, MOST_OPEN = 40, 3, 4
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShardSource:
-    monkeypatch.setattr(sharded, "MOST_OPEN", MOST_OPEN)
+    monkeypatch.setattr(shard_source, "MOST_OPEN", MOST_OPEN)
     paths = [tmp_path / f"{shard:02d}.rec" for shard in range(SHARDS)]
     for shard, path in enumerate(paths):
         path.write_bytes(b"".join(rec_image(content(shard * IN_EACH + i), i) for i in range(IN_EACH)))

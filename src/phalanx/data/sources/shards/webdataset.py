@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import BadLabel, number_label, one_of, text_label
 from phalanx.data.sources.folders import IMAGE_ENDINGS
-from phalanx.data.sources.index import Index, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader, Shard
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
-from phalanx.data.sources.tar import BLOCK, FOLDER, Member, member_at, members
-from phalanx.data.sources.tar_samples import Samples, refuse_unusual
-from phalanx.data.sources.unpack import readable_shards
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.index import Index, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
+from phalanx.data.sources.shards.tar import BLOCK, FOLDER, Member, member_at, members
+from phalanx.data.sources.shards.tar_samples import Samples, refuse_unusual
+from phalanx.data.sources.shards.unpack import readable_shards
 from phalanx.data.sources.window import Damaged, Window
 
 IMAGES = frozenset(ending.decode().removeprefix(".") for ending in IMAGE_ENDINGS)

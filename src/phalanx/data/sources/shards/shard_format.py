@@ -9,8 +9,8 @@ from pathlib import Path
 from phalanx.data.sources.folders import look
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.shards import Parts, complete, expanded, find_parts, is_pattern, split_word
-from phalanx.data.sources.unpack import start_of
+from phalanx.data.sources.shards.find_files import Parts, complete, expanded, find_parts, is_pattern, split_word
+from phalanx.data.sources.shards.unpack import start_of
 from phalanx.errors import UserError
 
 START_BYTES = 512  # enough to know any of the formats

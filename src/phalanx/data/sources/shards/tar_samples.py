@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from phalanx.data.sources.index import LARGEST_SAMPLE, IndexBuilder, Label
-from phalanx.data.sources.tar import BLOCK, FILES, SPARSE, Member
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
+from phalanx.data.sources.shards.tar import BLOCK, FILES, SPARSE, Member
 from phalanx.errors import UserError
 
 MOST_INCOMPLETE = 200_000  # samples that may wait for their other members

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.recordio import open_recordio
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.tfrecord import open_tfrecord
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.recordio import open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.tfrecord import open_tfrecord
+from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError
 from tests.data.samples import Told, assert_helpful
 from tests.data.shard_files import MAGIC, Sample, pictures, wanted, write_rec, write_tfrecord, write_wds

@@ -9,11 +9,12 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from phalanx.data.sources.stamp import Stamp
 
 MAGIC = b"PHALANX INDEX 1\n"  # the number changes with what is kept, or with what a reader makes of the same bytes
 PREAMBLE = struct.Struct("<16sIIQ")  # magic, checksum of the rest, length of the head, number of samples
@@ -27,22 +28,6 @@ class Label:
 
     number: int | None
     name: str | None = None
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """What tells that a file has changed. A file that is not there has a stamp, too: it may come."""
-
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> "Stamp":
-        try:
-            status = path.stat()
-        except OSError:
-            return cls(-1, 0)
-        return cls(status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.open import open_data
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
+from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.errors import UserError
 from tests.data.samples import Told, assert_helpful
 from tests.data.shard_files import pictures, wanted

@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from phalanx.atomic import write_atomically
-from phalanx.data.sources.file_cache import can_write_into, kept_beside, kept_in_cache, one_at_a_time
-from phalanx.data.sources.index import Fit, Index, IndexBuilder, Stamp, read_index
+from phalanx.data.sources.shards.file_cache import can_write_into, kept_beside, kept_in_cache, one_at_a_time
+from phalanx.data.sources.shards.index import Fit, Index, IndexBuilder, read_index
+from phalanx.data.sources.stamp import Stamp
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 from phalanx.observe.progress import megabytes

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.data.sources.index import IndexBuilder, Label
-from phalanx.data.sources.indexing import Indexed, Reader, Shard, indexed
+from phalanx.data.sources.shards.index import IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Indexed, Reader, Shard, indexed
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful

@@ -13,13 +13,13 @@ from pathlib import Path
 from crc32c import crc32c
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
-from phalanx.data.sources.tf_example import BadExample, Feature, bytes_of, features_of, kind_of, numbers_of
-from phalanx.data.sources.unpack import readable_shards
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
+from phalanx.data.sources.shards.tf_example import BadExample, Feature, bytes_of, features_of, kind_of, numbers_of
+from phalanx.data.sources.shards.unpack import readable_shards
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import classes_of
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.folders import suggested
-from phalanx.data.sources.indexing import Reader, Shard, indexed
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.shards.classes import classes_of
+from phalanx.data.sources.shards.indexing import Reader, Shard, indexed
 from phalanx.data.sources.window import read_at
 
 MOST_OPEN = 256

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phalanx.data.sources.recordio import folders_of_labels, open_recordio
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.recordio import folders_of_labels, open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.errors import UserError
 from tests.data.samples import REAL, Told, assert_helpful, needs_real_data
 from tests.data.shard_files import MAGIC, pictures, rec_image, rec_record, wanted, write_rec

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.tfrecord import listed_classes, open_tfrecord
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.tfrecord import listed_classes, open_tfrecord
 from phalanx.errors import UserError
 from tests.data.samples import REAL, Told, assert_helpful, needs_real_data
 from tests.data.shard_files import Values, crc32c, example, masked, pictures, tf_record, wanted, write_tfrecord

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from phalanx.data.sources.arrow import ArrowReader
-from phalanx.data.sources.indexing import Shard
 from phalanx.data.sources.labelled import Part
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
-from phalanx.data.sources.shards import VAL_NAMES, complete, find_parts, tested_by
+from phalanx.data.sources.shards.arrow import ArrowReader
+from phalanx.data.sources.shards.find_files import VAL_NAMES, complete, find_parts, tested_by
+from phalanx.data.sources.shards.indexing import Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.errors import UserError
 
 DICT, INFO, STATE = "dataset_dict.json", "dataset_info.json", "state.json"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError
 from tests.data.samples import REAL, Told, assert_helpful, needs_real_data
 from tests.data.shard_files import pictures, wanted, wds_members, write_tar, write_wds

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.data.sources.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.index import LARGEST_SAMPLE, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 

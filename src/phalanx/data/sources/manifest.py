@@ -6,9 +6,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from phalanx.atomic import write_text_atomically
-from phalanx.data.pack.checksums import FileEntry
-from phalanx.data.sources.index import Stamp
 from phalanx.data.sources.labelled import Part
+from phalanx.data.sources.stamp import Stamp
 from phalanx.errors import UserError
 
 MANIFEST = "pack.json"
@@ -19,6 +18,17 @@ Form = Literal["wds", "rec", "raw"]
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class FileEntry(BaseModel):
+    """What a finished file must be: its length, its SHA-256, and a CRC-32 of each MiB (8 hex digits each)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    bytes: int
+    sha256: str
+    blocks: str
 
 
 class Options(Strict):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.data.sources import unpack
-from phalanx.data.sources.unpack import readable_shards, start_of
+from phalanx.data.sources.shards import unpack
+from phalanx.data.sources.shards.unpack import readable_shards, start_of
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful, noise
 

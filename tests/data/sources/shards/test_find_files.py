@@ -7,7 +7,7 @@ import pytest
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.formats import recognise
 from phalanx.data.sources.open import Splits, open_data, open_split
-from phalanx.data.sources.shards import expanded, split_word
+from phalanx.data.sources.shards.find_files import expanded, split_word
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful, write_images
 from tests.data.shard_files import pictures, write_rec, write_tfrecord, write_wds
