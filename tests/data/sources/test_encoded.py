@@ -14,7 +14,7 @@ from phalanx.data.base import Read, Source, View
 from phalanx.data.sources.encoded import EncodedSource, batch_parts, decode_pool, decoded_as
 from phalanx.errors import UserError
 from tests.data.jpegs import jpeg, oriented, photograph
-from tests.data.samples import Told, assert_helpful, image_bytes, smooth
+from tests.data.samples import FixedViews, assert_helpful, image_bytes, smooth
 
 BROKEN = b"not an image"
 
@@ -53,13 +53,13 @@ def levels(count: int) -> list[bytes | None]:
 
 
 def read(source: EncodedSource, *indices: int, replace_bad: bool = True) -> Read:
-    return source.read(np.array(indices, dtype=np.int64), Told(4), 0, replace_bad=replace_bad)
+    return source.read(np.array(indices, dtype=np.int64), FixedViews(4), 0, replace_bad=replace_bad)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_samples_come_in_the_order_asked_for(threads: int) -> None:
     source: Source = encoded(levels(20), threads)
-    result = source.read(np.array([7, 0, 19, 7]), Told(4), 0, replace_bad=True)
+    result = source.read(np.array([7, 0, 19, 7]), FixedViews(4), 0, replace_bad=True)
     assert result.images.shape == (4, 4, 4, 3)
     np.testing.assert_array_equal(result.images[:, 0, 0, 0], [7, 0, 19, 7])
     np.testing.assert_array_equal(result.labels, [1, 0, 1, 1])
@@ -70,7 +70,7 @@ def test_samples_come_in_the_order_asked_for(threads: int) -> None:
 def test_views_are_asked_for_with_the_index_of_the_sample_and_the_size_of_its_image() -> None:
     views = tuple(View(0, i, 4, 4) for i in range(3))
     pixels = smooth(4, 8)
-    result = encoded([image_bytes(pixels)] * 3).read(np.arange(3), Told(4, views), 0, replace_bad=True)
+    result = encoded([image_bytes(pixels)] * 3).read(np.arange(3), FixedViews(4, views), 0, replace_bad=True)
     for i in range(3):
         np.testing.assert_array_equal(result.images[i], pixels[:, i : i + 4])
 
@@ -157,7 +157,7 @@ def test_settings_reach_the_decoder() -> None:
     data = jpeg(photograph(60, 80), exif=oriented(6))
     config = DataConfig(decode="exact", exif_orientation=True)
     source = decoded_as(config, encoded([data])).subset(np.array([0]))
-    seen = source.read(np.array([0]), Told(60, (View(0, 0, 60, 60),)), 0, replace_bad=True)
+    seen = source.read(np.array([0]), FixedViews(60, (View(0, 0, 60, 60),)), 0, replace_bad=True)
     upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
     np.testing.assert_array_equal(seen.images[0], upright[:60, :60])
 

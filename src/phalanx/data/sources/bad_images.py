@@ -1,4 +1,4 @@
-"""Images that do not decode: counted, reported once, and no more of them than allowed."""
+"""Images that do not decode: counted, reported once each, and limited in number."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from phalanx.errors import UserError
 
 
 class BadImages:
-    """Keeps count of a split's images that do not decode, each once a process, and ends the run where it must."""
+    """Counts the images of a split that do not decode, each once per process, and ends the run at too many."""
 
     def __init__(self, source: Source, policy: Literal["skip", "stop"] = "skip", cap: float = 0.01) -> None:
         self.source, self.policy, self.cap = source, policy, cap
@@ -26,13 +26,13 @@ class BadImages:
                 raise UserError(
                     f"{new[-1][0]} is not a readable image",
                     why=reason,
-                    remedy="mend or remove it, or data.bad_images=skip to train without it",
+                    remedy="repair or remove it, or data.bad_images=skip to train without it",
                 )
             if len(self.seen) > self.allowed:
                 raise UserError(
                     f"{len(self.seen):,} of {len(self.source):,} images are not readable, more than the "
                     f"{self.allowed:,} that data.bad_images_cap={self.cap:g} allows",
                     why=f"the last one, {new[-1][0]}: {reason}",
-                    remedy="mend the data, or raise data.bad_images_cap",
+                    remedy="repair the data, or raise data.bad_images_cap",
                 )
         return new

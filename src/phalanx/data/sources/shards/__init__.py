@@ -1,1 +1,1 @@
-"""Many samples in few large files: RecordIO, TFRecord, WebDataset and Arrow, with an index of what is where."""
+"""Many samples in few large files: RecordIO, TFRecord, WebDataset and Arrow, with an index of the samples."""
