@@ -13,7 +13,8 @@ from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
 from phalanx.runs.rewind import find_step
 
 PIECE_BYTES = 1 << 20
-NEEDED = ("config.yaml", EVENTS_FILE, EVALUATOR_EVENTS_FILE)  # besides a checkpoint, to go on with a run
+CONFIG = "config.yaml"
+NEEDED = (CONFIG, EVENTS_FILE, EVALUATOR_EVENTS_FILE)  # besides a checkpoint, to go on with a run
 SMALL = (*NEEDED, "log.txt", "summary.json", "curves.png", "curves.svg", "quarantine.tsv")
 
 

@@ -13,12 +13,10 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.batch import samples_per_step
-from phalanx.config.elastic import is_elastic
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
-from phalanx.cpu.convolution import forget_algorithms
-from phalanx.cpu.prepare import prepare
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.augment.mixing import to_input
 from phalanx.data.base import Source
@@ -41,7 +39,7 @@ from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.engine.weights import initialize_from, restore
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
-from phalanx.exchange.base import Elastic, LostWorker
+from phalanx.exchange.base import LostWorker
 from phalanx.exchange.make import make_exchange
 from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
 from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
@@ -55,6 +53,7 @@ from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.roles.console import claim, may_speak
 from phalanx.roles.request import Request
+from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
 from phalanx.runs.evaluations import EvaluatorNews, evaluations
@@ -65,18 +64,18 @@ from phalanx.signals import StopRequest
 FIRST_IMAGES = 5000  # that a model may look at before it learns
 
 
-def run(request: Request, console: Console, role: Role | None = None, log: Console | None = None) -> int:
-    """Train as one of the job's trainers, and return the process's exit code. `log` gets the same in plain lines."""
+def train_as(request: Request, console: Console, role: Role, log: Console | None = None) -> Result:
+    """Be one of the job's trainers. `log` gets what the console shows, as plain lines."""
     try:
-        return _run(request, [console, *([log] if log else [])], role or Role())
+        return _run(request, [console, *([log] if log else [])], role)
     except LostWorker as error:
-        if not is_elastic():
+        if not role.elastic:
             raise
         console.print(Text(f"{error.what}; there was nothing new to save"), soft_wrap=True)
-        return EXIT_REFORM
+        return Result(EXIT_REFORM, role.run)
 
 
-def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
+def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     started = time.perf_counter()
     if role.rank == 0:
         claim(sys.stdout)
@@ -138,8 +137,8 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
             evaluator=config.eval.evaluator,
         )
     if not keeps_algorithms:
-        forget_algorithms(model)
-    algorithms = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
+        cpu.forget(model)
+    algorithm_notes = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
     folder = request.resume or _folder(request, role)
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
@@ -165,7 +164,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
             **tell_sizes(sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
-        notes=[*splits.notes, *job_settings.notes, *([algorithms] if algorithms else [])],
+        notes=[*splits.notes, *job_settings.notes, *algorithm_notes],
     )
     rows = header_rows(start, config, folder, role)
     for console in consoles:
@@ -214,8 +213,8 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
         last_eval=last_eval,
     )
     boundary = None
-    if is_elastic() and exchange.lockstep and isinstance(exchange, Elastic):
-        boundary = Boundary(exchange)
+    if role.elastic and exchange.recovery is not None:
+        boundary = Boundary(exchange.recovery)
     with stop:
         try:
             if boundary is not None and request.resume is None:
@@ -227,7 +226,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
                 observer.emit(ev.Stop(state.step, f"{error.what}; {saved}" if saved else error.what))
             observer.close()
             if saved:
-                return EXIT_REFORM
+                return Result(EXIT_REFORM, folder.path)
             raise
         except UserError as error:
             with contextlib.suppress(UserError):  # what is wrong may be that nothing can be written
@@ -253,7 +252,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
             for console in consoles:
                 console.print(Text("done" if finished else "stopped"))
     observer.close()
-    return 0 if finished else stop.exit_code or EXIT_USER
+    return Result(0 if finished else stop.exit_code or EXIT_USER, folder.path)
 
 
 def _folder(request: Request, role: Role) -> RunFolder:
@@ -276,7 +275,7 @@ def _model(config: RunConfig, spec: ModelSpec, settings: Settings, sizes: Sizes)
     refuse_unseen_sizes(model, sizes, config.model.name, spec.channels)
     if settings.compile:
         model.compile()
-    prepare(model, settings.fast_path, to_train=True)
+    cpu.prepare(model, settings.fast_path, to_train=True)
     return model
 
 
@@ -285,8 +284,7 @@ def settings_for_job(request: Request, rendezvous: Rendezvous, role: Role) -> Jo
     config, origins = request.resolved.config.machine, request.resolved.origins
     mine = report_machine(config, role.rank)
     reports = [MachineReport.from_json(text) for text in rendezvous.gather("machine", mine.to_json())]
-    run = str(request.resume.config) if request.resume else ""
-    kept = [key.removeprefix("machine.") for key, origin in origins.items() if origin == run]
+    kept = [key.removeprefix("machine.") for key, origin in origins.items() if origin == request.resumed_from]
     job_settings = choose_for_job(config, reports, kept)
     refuse_unable(job_settings, mine)  # who joins later is none of the reports
     return job_settings

@@ -54,8 +54,7 @@ class RunFolder:
 
     def write_config(self, resolved: Resolved) -> None:
         """The resolved configuration, as a recipe that can be run again."""
-        text = yaml.safe_dump(resolved.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-        write_run_file(self.config, "# every setting of this run; `phalanx train THIS_FILE` repeats it\n" + text)
+        write_run_file(self.config, config_text(resolved))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_run_file(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
@@ -71,6 +70,12 @@ class RunFolder:
                 remedy="give the folder of a run",
             ) from error
         return Layer(str(self.config), tree)
+
+
+def config_text(resolved: Resolved) -> str:
+    """The resolved configuration as YAML: a recipe without ancestors."""
+    text = yaml.safe_dump(resolved.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return f"# every setting of this run; `phalanx train THIS_FILE` repeats it\n{text}"
 
 
 def create_run(out: Path | None, name: str) -> RunFolder:
