@@ -1,4 +1,4 @@
-"""pack.json: what a packed folder holds, how it was made, and whether it is finished. Readers ask here first."""
+"""pack.json: the content of a packed folder, how it was made, and whether it is finished."""
 
 from pathlib import Path
 from typing import Literal
@@ -6,9 +6,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from phalanx.atomic import write_text_atomically
-from phalanx.data.pack.checksums import FileEntry
-from phalanx.data.sources.index import Stamp
 from phalanx.data.sources.labelled import Part
+from phalanx.data.sources.stamp import Stamp
 from phalanx.errors import UserError
 
 MANIFEST = "pack.json"
@@ -21,8 +20,19 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class FileEntry(BaseModel):
+    """A finished file: its length, its SHA-256, and a CRC-32 of each MiB (8 hex digits each)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    bytes: int
+    sha256: str
+    blocks: str
+
+
 class Options(Strict):
-    """What decides about the bytes of the result, besides the source. A resumed pack must have the same."""
+    """The options that decide the bytes of the result. A resumed pack must have the same."""
 
     form: Form
     resize: int | None = None
@@ -35,7 +45,7 @@ class Options(Strict):
 
 
 class LeftOut(Strict):
-    """A sample of the source that could not be read, by its number there."""
+    """A sample of the source that could not be read, by its index."""
 
     index: int
     name: str
@@ -55,7 +65,7 @@ class Shard(Strict):
 class Manifest(Strict):
     version: Literal[1] = 1
     finished: bool = False
-    command: str  # that made it, for the message that says how to go on
+    command: str  # that made it, for messages that say how to resume
     options: Options
     source: str
     fingerprints: dict[Part, str]  # of the source: its names, labels, sizes and times
@@ -90,14 +100,14 @@ def load_manifest(folder: Path) -> Manifest | None:
         raise UserError(
             f"{file} cannot be read",
             why=f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "),
-            remedy="pack the data again, into another folder: this file is none that this version of Phalanx wrote",
+            remedy="pack the data again, into another folder: this version of Phalanx did not write this file",
         ) from error
 
 
 def packed(path: Path, *, salvage: bool = False) -> Manifest | None:
-    """The manifest of a folder that was packed; None where this is none. Unless it is all there, it is not data.
+    """The manifest of a packed folder, or None. An incomplete folder is refused.
 
-    With `salvage`, a file may be damaged: then whoever reads it says how far it can be used.
+    With `salvage`, files may be damaged: their reader decides how much of them can be used.
     """
     manifest = load_manifest(path)
     if manifest is None:
@@ -106,7 +116,7 @@ def packed(path: Path, *, salvage: bool = False) -> Manifest | None:
         raise UserError(
             f"{path} is not complete: packing was interrupted",
             why=f"its {MANIFEST} is not marked as finished",
-            remedy=f"run `{manifest.command}` again: it goes on after the shards that are whole",
+            remedy=f"run `{manifest.command}` again: it goes on after the finished shards",
         )
     for file in manifest.files():
         length = Stamp.of(path / file.name).size

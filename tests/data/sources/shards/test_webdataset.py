@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError
-from tests.data.samples import REAL, Told, assert_helpful, needs_real_data
+from tests.data.samples import REAL, FixedViews, assert_helpful, needs_real_data
 from tests.data.shard_files import pictures, wanted, wds_members, write_tar, write_wds
 
 Members = list[tuple[str, bytes]]
@@ -41,7 +41,7 @@ def test_images_and_labels_in_order(tmp_path: Path) -> None:
     assert source.labels.tolist() == [label for _, label in samples]
     assert (source.classes, source.notes) == (["0", "1", "2"], ())
     assert source.name(3) == f"{path}: 000003.jpg"
-    read = source.read(np.arange(7), Told(8), 0, replace_bad=False)
+    read = source.read(np.arange(7), FixedViews(8), 0, replace_bad=False)
     assert (len(read.images), read.bad) == (7, [])
 
 
@@ -188,7 +188,7 @@ def test_folders_links_and_what_is_no_file(tmp_path: Path) -> None:
             info = tarfile.TarInfo("b.jpg")
             info.type, info.linkname = kind, "a.jpg"
             tar.addfile(info)
-        assert_helpful(refused(path), f"b.jpg is {words}", "pack the archive anew")
+        assert_helpful(refused(path), f"b.jpg is {words}", "pack the archive again")
 
 
 def test_pax_sizes_and_sparse_files(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
     last = places["000002.jpg"]
     for length in (last + 1, last + 511, last + 512, last + 600):
         path.write_bytes(whole[:length])
-        assert_helpful(refused(path), f"damaged at offset {last:,}", "2 samples before it are whole", "data.salvage")
+        assert_helpful(refused(path), f"damaged at offset {last:,}", "2 samples before it are good", "data.salvage")
     assert len(opened(path, salvage=True)) == 2
     path.write_bytes(whole[: places["000002.cls"]])
     assert_helpful(refused(path), f"damaged at offset {places['000002.cls']:,}", "no end marker")
@@ -270,5 +270,5 @@ def test_real_files(tmp_path: Path) -> None:
     link.symlink_to(REAL / "foreign/wds/WebDataset.jl/sample.tar")
     source = opened(link)
     assert (len(source), source.classes, source.name(0)) == (90, [str(i) for i in range(10)], f"{link}: 10.png")
-    read = source.read(np.arange(90), Told(28), 0, replace_bad=False)
+    read = source.read(np.arange(90), FixedViews(28), 0, replace_bad=False)
     assert (len(read.images), read.bad) == (90, [])

@@ -16,7 +16,7 @@ PAX, PAX_FOR_ALL = b"x", b"g"
 FOLDER, SPARSE = b"5", b"S"
 LARGEST_HEADER = 1 << 20  # of the data of a long name or of pax records
 
-Bytes = Callable[[int, int, str], bytes]  # (offset, count, what for) → bytes; Damaged where there are fewer
+Bytes = Callable[[int, int, str], bytes]  # (offset, count, what for) → bytes; raises Damaged if there are fewer
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Member:
 
 
 def members(window: Window) -> Iterator[Member]:
-    """All members up to the file's end. Archives that were put one after the other are read as one."""
+    """All members up to the file's end. Concatenated archives are read as one."""
     offset, ended = 0, False
     while offset < window.size:
         if window.size - offset < BLOCK and ended:
@@ -65,10 +65,10 @@ def member_at(read: Bytes, start: int) -> Member:
         block = read(offset, BLOCK, "a member's header")
         name, size_field, checksum, kind, magic, prefix = HEADER.unpack(block)
         if not _is_header(block, checksum):
-            raise Damaged(offset, "a member's header should be here, and its checksum does not fit")
+            raise Damaged(offset, "a member's header should be here, but its checksum is wrong")
         size = _number(size_field)
         if size is None:
-            raise Damaged(offset, "a member's header has no size that could be read")
+            raise Damaged(offset, "the size in a member's header is invalid")
         offset += BLOCK
         if kind not in (GNU_LONG_NAME, GNU_LONG_LINK, PAX, PAX_FOR_ALL):
             break
@@ -87,7 +87,7 @@ def member_at(read: Bytes, start: int) -> Member:
 
 
 def is_tar(start: bytes) -> bool:
-    """Whether a file that begins so is an archive: its first header's checksum fits."""
+    """Whether the beginning of a file is that of an archive: the checksum of the first header is right."""
     if len(start) < BLOCK or start[:BLOCK] == ZEROS:
         return False
     return _is_header(start[:BLOCK], HEADER.unpack_from(start)[2])
@@ -95,7 +95,7 @@ def is_tar(start: bytes) -> bool:
 
 def _name(name: bytes, magic: bytes, prefix: bytes) -> bytes:
     name, prefix = name.partition(b"\0")[0], prefix.partition(b"\0")[0]
-    # GNU's older magic ("ustar  ") keeps other things in the prefix.
+    # GNU's older magic ("ustar  ") has other fields in the prefix.
     return prefix + b"/" + name if prefix and magic.startswith(b"ustar\0") else name
 
 
@@ -111,11 +111,11 @@ def _number(field: bytes) -> int | None:
 
 
 def _is_header(block: bytes, checksum: bytes) -> bool:
-    """Whether the checksum is the sum of the bytes, with blanks in its own place."""
+    """Whether the checksum is the sum of the bytes, where its own bytes count as blanks."""
     wanted, found = _number(checksum), sum(block) - sum(block[148:156]) + 8 * 0x20
     if wanted == found:
         return True
-    # Old writers added bytes as if they had signs.
+    # Old writers added signed bytes.
     return wanted == found - 256 * sum(byte >= 0x80 for byte in block[:148] + block[156:])
 
 

@@ -1,8 +1,8 @@
 """MXNet's RecordIO (.rec): records of a header with the label and a compressed image, one after the other.
 
 A record is one or more parts: a magic number, three bits that say which part it is and 29 bits of length, the data,
-and padding to 4 bytes. Where data contains the magic number itself, at a multiple of 4, it is cut there into parts and
-the number left out: so a reader that is lost can find a record's beginning, and one that joins parts puts it back.
+and padding to 4 bytes. If data contains the magic number itself, at a multiple of 4, it is split there into parts and
+the number is left out, so that it only ever marks the beginning of a part. Joining the parts puts it back.
 """
 
 import os
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import BadLabel, number_label, one_of
-from phalanx.data.sources.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader, Shard
 from phalanx.data.sources.lists import WHOLE_NUMBER
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.data.sources.window import Damaged, Window
 
 MAGIC = 0xCED7230A
 MAGIC_BYTES = struct.pack("<I", MAGIC)
 PART = struct.Struct("<II")
-HEADER = struct.Struct("<IfQQ")  # number of labels (0: the one that follows), label, two halves of an identity
+HEADER = struct.Struct("<IfQQ")  # number of labels (0: the one that follows), label, two halves of an id
 WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
-def open_recordio(paths: list[Path], want: OpenRequest) -> ShardSource:
+def open_recordio(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from .rec files. A .lst beside a file may name its classes; its .idx is not needed."""
-    reader = RecordReader(want.config.label_element)
-    return open_shards(describe("RecordIO", paths), [Shard.of(path) for path in paths], reader, want)
+    reader = RecordReader(request.config.label_element)
+    return open_shards(describe("RecordIO", paths), [Shard.of(path) for path in paths], reader, request)
 
 
 def is_recordio(start: bytes) -> bool:
@@ -58,11 +58,11 @@ class RecordReader(Reader):
             image_at = HEADER.size + 4 * num_labels
             if record.size < image_at:
                 raise Damaged(record.start, f"a record of {record.size} bytes cannot hold {num_labels:,} labels")
-            if record.size == image_at:  # InsightFace has such records, to say where a person's pictures are
+            if record.size == image_at:  # InsightFace has such records, as an index of a person's pictures
                 without_image += 1
                 continue
             if record.end - record.start > LARGEST_SAMPLE:
-                raise Damaged(record.start, f"a record of {record.size:,} bytes is no image")
+                raise Damaged(record.start, f"a record of {record.size:,} bytes is not an image")
             builder.add(record.start, record.end - record.start, self._label(window, record, num_labels))
         _refuse_cut_off(window)
         if without_image:
@@ -89,7 +89,7 @@ class RecordReader(Reader):
 
 @dataclass(slots=True)
 class _Record:
-    """One record: its place, the size of its data, and the data where it had to be joined from parts."""
+    """One record: its offsets, the size of its data, and the data if it was joined from parts."""
 
     window: Window
     start: int
@@ -126,7 +126,9 @@ def _part(window: Window, offset: int) -> tuple[int, int, int]:
     magic, packed = PART.unpack_from(window.buffer, place)
     flag, size = packed >> 29, packed & 0x1FFFFFFF
     if magic != MAGIC or flag > LAST:
-        raise Damaged(offset, f"a record should begin here and {window.buffer[place : place + 8].hex(' ')} is found")
+        raise Damaged(
+            offset, f"a record should begin here, but the bytes are {window.buffer[place : place + 8].hex(' ')}"
+        )
     end = offset + PART.size + size
     if end > window.size:
         left = window.size - offset - PART.size
@@ -138,7 +140,7 @@ def _end_of_parts(window: Window, start: int, end: int) -> int:
     flag = FIRST
     while flag != LAST:
         if end - start > LARGEST_SAMPLE:
-            raise Damaged(start, f"a record of more than {LARGEST_SAMPLE:,} bytes is no image")
+            raise Damaged(start, f"a record of more than {LARGEST_SAMPLE:,} bytes is not an image")
         flag, _, next_end = _part(window, end)
         if flag not in (MIDDLE, LAST):
             raise Damaged(end, f"the record at offset {start:,} has no last part, and another one begins here")
@@ -147,7 +149,7 @@ def _end_of_parts(window: Window, start: int, end: int) -> int:
 
 
 def _joined(stored: bytes) -> bytes:
-    """The data of a record. What is stored was whole when it was indexed; BadImage where it is not any more."""
+    """The data of a record, which was valid when it was indexed. Raises BadImage if it no longer is."""
     pieces, place = [], 0
     while place < len(stored):
         if len(stored) - place < PART.size:
@@ -155,14 +157,14 @@ def _joined(stored: bytes) -> bytes:
         magic, packed = PART.unpack_from(stored, place)
         begin, size = place + PART.size, packed & 0x1FFFFFFF
         if magic != MAGIC or begin + size > len(stored):
-            raise BadImage("its record does not begin as one")
+            raise BadImage("its record has no magic number")
         pieces.append(stored[begin : begin + size])
         place = begin + size + -size % 4
     return MAGIC_BYTES.join(pieces)
 
 
 def _refuse_cut_off(window: Window) -> None:
-    """A file cut off between two records looks whole. Where there is an .idx, it knows of records that are missing."""
+    """Refuse a file that was cut off between two records, if its .idx lists records after its end."""
     listed = window.path.with_suffix(".idx")
     try:
         lines = listed.read_bytes().split(b"\n")
@@ -176,7 +178,7 @@ def _refuse_cut_off(window: Window) -> None:
 
 
 def folders_of_labels(lines: Iterable[bytes]) -> dict[int, str]:
-    """What MXNet's list (`number<tab>label<tab>folder/file`) says of each label, if it is one folder each."""
+    """The folder of each label in MXNet's list (`number<tab>label<tab>folder/file`), if each has a single one."""
     pairs = set[tuple[int, str]]()
     for line in lines:
         columns = line.rstrip(b"\r\n").split(b"\t")

@@ -1,4 +1,4 @@
-"""How a format of shard files is recognised, and how the files of its splits are found."""
+"""Shard formats: how their files are recognised, and those of each split found."""
 
 import os
 import re
@@ -9,16 +9,16 @@ from pathlib import Path
 from phalanx.data.sources.folders import look
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.shards import Parts, complete, expanded, find_parts, is_pattern, split_word
-from phalanx.data.sources.unpack import start_of
+from phalanx.data.sources.shards.find_files import Parts, complete, expanded, find_parts, is_pattern, split_word
+from phalanx.data.sources.shards.unpack import start_of
 from phalanx.errors import UserError
 
-START_BYTES = 512  # enough to know any of the formats
+START_BYTES = 512  # enough to recognise any of the formats
 
 
 @dataclass(frozen=True)
 class ShardFormat:
-    """Files of one format, which may be many: given as a file, a glob, a range, or a folder that holds them."""
+    """A format of shards, which users name as a file, a glob, a range, or a folder with such files."""
 
     name: str
     file_names: re.Pattern[str]
@@ -27,29 +27,29 @@ class ShardFormat:
 
     def recognises(self, path: Path) -> bool:
         if path.is_dir():
-            # Archives that lie beside the class folders that they were unpacked to are not meant.
+            # Archives beside the class folders that they were unpacked to do not count.
             return find_parts(path, self._is_shard) is not None and not _holds_class_folders(path)
         if not path.exists() and not is_pattern(str(path)):
             return False
         return all(self._has_name(file) or self._has_content(file) for file in expanded(path))
 
-    def train(self, path: Path, want: OpenRequest) -> Labelled:
+    def train(self, path: Path, request: OpenRequest) -> Labelled:
         if not path.is_dir():
-            return self.open(self._checked(expanded(path)), want)
+            return self.open(self._checked(expanded(path)), request)
         parts = self._parts(path)
         if not parts.train:
             raise UserError(
                 f"{path} holds no {self.name} files for training",
-                why="their names tell several other splits: " + ", ".join(file.name for file in parts.val[:3]),
-                remedy="name the files that are meant, such as 'FOLDER/*'",
+                why="their names are of several other splits: " + ", ".join(file.name for file in parts.val[:3]),
+                remedy="name the files, such as 'FOLDER/*'",
             )
-        return _noted(self.open(complete(parts.train), want), parts.train_notes)
+        return _noted(self.open(complete(parts.train), request), parts.train_notes)
 
-    def val(self, path: Path, want: OpenRequest) -> Labelled | None:
+    def val(self, path: Path, request: OpenRequest) -> Labelled | None:
         """The validation files of a folder; or, for training files, those beside them."""
         if path.is_dir():
             parts = self._parts(path)
-            return _noted(self.open(complete(parts.val), want), parts.val_notes) if parts.val else None
+            return _noted(self.open(complete(parts.val), request), parts.val_notes) if parts.val else None
         files = expanded(path)
         folders = {file.parent for file in files}
         if len(folders) != 1 or any(split_word(file.name) != "train" for file in files):
@@ -58,13 +58,13 @@ class ShardFormat:
         if not val:
             return None
         found = val[0] if len(val) == 1 else f"{len(val):,} files ({val[0]} …)"
-        return _noted(self.open(complete(val), want), (f"validation: {found}, found beside the training data",))
+        return _noted(self.open(complete(val), request), (f"validation: {found}, found beside the training data",))
 
     def _parts(self, folder: Path) -> Parts:
         return find_parts(folder, self._is_shard) or Parts([], [])
 
     def _is_shard(self, path: Path) -> bool:
-        """Whether a file of a folder is one. A name without an ending of the format's own is not enough."""
+        """Whether a file of a folder is a shard: by its name, and without an ending also by its content."""
         if not self._has_name(path) or not path.is_file():
             return False
         return "." in path.name or self._has_content(path)
@@ -79,9 +79,9 @@ class ShardFormat:
         odd = [file for file in files if not (self._has_name(file) or self._has_content(file))]
         if odd and len(files) > 1:
             raise UserError(
-                f"{odd[0]} is no {self.name} file",
+                f"{odd[0]} is not a {self.name} file",
                 why=f"the {len(files):,} files are read as one dataset, and it has neither the name nor the content",
-                remedy="let the pattern name the data files only",
+                remedy="use a pattern that matches only data files",
             )
         return files
 

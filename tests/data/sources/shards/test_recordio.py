@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phalanx.data.sources.recordio import folders_of_labels, open_recordio
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.recordio import folders_of_labels, open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.errors import UserError
-from tests.data.samples import REAL, Told, assert_helpful, needs_real_data
+from tests.data.samples import REAL, FixedViews, assert_helpful, needs_real_data
 from tests.data.shard_files import MAGIC, pictures, rec_image, rec_record, wanted, write_rec
 
 
@@ -33,7 +33,7 @@ def test_images_and_labels_in_order(tmp_path: Path) -> None:
     assert source.description == f"RecordIO {tmp_path / 'a.rec'}, 7 images in 3 classes"
     second = len(rec_image(*samples[0]))
     assert source.name(1) == f"{tmp_path / 'a.rec'} #1 (offset {second})"
-    read = source.read(np.arange(7), Told(8), 0, replace_bad=False)
+    read = source.read(np.arange(7), FixedViews(8), 0, replace_bad=False)
     assert (len(read.images), read.bad, source.image_size) == (7, [], 224)
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "cut.rec"
     for length in (third + 1, third + 7, third + 8, third + 50, len(whole) - 5):
         path.write_bytes(whole[:length])
-        assert_helpful(refused(path), "cut.rec", f"offset {third:,}", "2 samples before it are whole", "salvage")
+        assert_helpful(refused(path), "cut.rec", f"offset {third:,}", "2 samples before it are good", "salvage")
     source = opened(path, salvage=True)
     assert len(source) == 2
     assert f"damaged at offset {third:,}" in source.notes[0]
@@ -201,10 +201,10 @@ def test_real_files(tmp_path: Path) -> None:
             link.with_suffix(ending).symlink_to(REAL / "foreign/rec" / folder / link.with_suffix(ending).name)
     source = opened(faces)
     assert (len(source), set(source.labels.tolist())) == (1632, {0})
-    read = source.read(np.arange(0, 1632, 16), Told(64), 0, replace_bad=False)
+    read = source.read(np.arange(0, 1632, 16), FixedViews(64), 0, replace_bad=False)
     assert (len(read.images), read.bad) == (102, [])
     assert_helpful(refused(detection), "19 values (4, 5, 768, 576, 0", "data.label_element")
     source = opened(detection, label_element=4)
-    read = source.read(np.arange(4), Told(64), 0, replace_bad=False)
+    read = source.read(np.arange(4), FixedViews(64), 0, replace_bad=False)
     assert (len(source), len(read.images), read.bad) == (4, 4, [])
     assert source.name(3).endswith("(offset 491604)")

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.open import open_data
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
+from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.errors import UserError
-from tests.data.samples import Told, assert_helpful
+from tests.data.samples import FixedViews, assert_helpful
 from tests.data.shard_files import pictures, wanted
 
 needs_pyarrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
@@ -88,7 +88,7 @@ def test_a_saved_dataset(tmp_path: Path) -> None:
     assert [source.encoded(i) for i in range(8)] == [row["image"]["bytes"] for row in content]
     assert (source.classes, source.labels.tolist()) == (["ape", "cat", "dog"], [row["label"] for row in content])
     assert source.name(5).startswith(f"{folder / 'data-00001-of-00002.arrow'} #0 (offset ")
-    read = source.read(np.arange(8), Told(8), 0, replace_bad=False)
+    read = source.read(np.arange(8), FixedViews(8), 0, replace_bad=False)
     assert (len(read.images), read.bad) == (8, [])
 
 
@@ -124,7 +124,7 @@ def test_images_by_path_and_rows_without(tmp_path: Path) -> None:
     source = opened(save(tmp_path / "d", content))
     assert len(source) == 3
     assert source.encoded(1) == b"far away"
-    read = source.read(np.array([2]), Told(8), 0, replace_bad=False)
+    read = source.read(np.array([2]), FixedViews(8), 0, replace_bad=False)
     assert "No such file" in read.bad[0][1]
     assert "1 rows without an image are left out" in source.notes[0]
 
@@ -166,7 +166,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     file = folder / "data-00000-of-00001.arrow"
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    assert_helpful(refused(folder), "data-00000-of-00001.arrow is damaged at offset", "no Arrow file")
+    assert_helpful(refused(folder), "data-00000-of-00001.arrow is damaged at offset", "not an Arrow file")
     assert len(opened(folder, salvage=True)) == 2
     file.unlink()
     assert_helpful(refused(folder), "state.json", "data-00000-of-00001.arrow")
@@ -196,7 +196,7 @@ def test_damaged_files(tmp_path: Path, data: st.DataObject) -> None:
     except UserError as error:
         assert_helpful(error, str(folder))
     else:
-        read = source.read(np.arange(len(source)), Told(8), 0, replace_bad=False)
+        read = source.read(np.arange(len(source)), FixedViews(8), 0, replace_bad=False)
         assert len(read.images) + len(read.bad) == len(source)
 
 

@@ -1,7 +1,7 @@
-"""Where each sample of a file lies and what its label is: found in one pass, then kept in a small file.
+"""The index of a file: offset, length and label of each sample, found in one pass and cached in a small file.
 
-A million samples take 18 MB. What is kept is checked when it is used: made by this version, for a file of this size and
-time, with these settings, whole, and within the file. Anything else is made anew.
+A million samples take 18 MB. A cached index is used only if this version made it, for a file of this size and time,
+with these settings, and if it is complete and every sample is within the file. Otherwise it is made again.
 """
 
 import json
@@ -9,45 +9,30 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-MAGIC = b"PHALANX INDEX 1\n"  # the number changes with what is kept, or with what a reader makes of the same bytes
+from phalanx.data.sources.stamp import Stamp
+
+MAGIC = b"PHALANX INDEX 1\n"  # another number when the format or a reader changes
 PREAMBLE = struct.Struct("<16sIIQ")  # magic, checksum of the rest, length of the head, number of samples
 COLUMNS = (("offsets", "<u8"), ("lengths", "<u4"), ("labels", "<i4"), ("marks", "<u2"))
-LARGEST_SAMPLE = 1 << 30  # a picture of a gigabyte is a damaged length
+LARGEST_SAMPLE = 1 << 30  # a larger one is a damaged length
 
 
 @dataclass(frozen=True)
 class Label:
-    """A label as the data gives it: a number, a name, or a number and the name that goes with it."""
+    """A label in the data: a number, a name, or a number with its name."""
 
     number: int | None
     name: str | None = None
 
 
 @dataclass(frozen=True)
-class Stamp:
-    """What tells that a file has changed. A file that is not there has a stamp, too: it may come."""
-
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> "Stamp":
-        try:
-            status = path.stat()
-        except OSError:
-            return cls(-1, 0)
-        return cls(status.st_size, status.st_mtime_ns)
-
-
-@dataclass(frozen=True)
 class Fit:
-    """What an index must have been made from: the reader with its settings, the file, and those beside it."""
+    """What an index is made from: the reader with its settings, and the stamps of the file and those beside it."""
 
     reader: str
     stamps: tuple[Stamp, ...]
@@ -55,7 +40,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Index:
-    """The samples of one file, in its order. `labels` are places in `table`; `marks` are the format's own."""
+    """The samples of one file, in its order. `labels` are positions in `table`; `marks` belong to the format."""
 
     offsets: npt.NDArray[np.uint64]
     lengths: npt.NDArray[np.uint32]
@@ -85,7 +70,7 @@ class Index:
 
 
 def read_index(data: bytes, fit: Fit) -> Index | None:
-    """The index, if it is whole and fits."""
+    """The cached index, or None if it is damaged or does not fit."""
     if len(data) < PREAMBLE.size:
         return None
     magic, checksum, head_length, count = PREAMBLE.unpack_from(data)
@@ -93,7 +78,7 @@ def read_index(data: bytes, fit: Fit) -> Index | None:
     row_bytes = sum(np.dtype(kind).itemsize for _, kind in COLUMNS)
     if magic != MAGIC or len(rest) != head_length + count * row_bytes or zlib.crc32(rest) != checksum:
         return None
-    head: dict[str, Any] = json.loads(bytes(rest[:head_length]))  # its checksum was right: it is as we wrote it
+    head: dict[str, Any] = json.loads(bytes(rest[:head_length]))  # its checksum is right, so it is as we wrote it
     if head["reader"] != fit.reader or head["stamps"] != [[stamp.size, stamp.mtime_ns] for stamp in fit.stamps]:
         return None
     columns, place = dict[str, npt.NDArray[Any]](), int(head_length)
@@ -105,7 +90,7 @@ def read_index(data: bytes, fit: Fit) -> Index | None:
 
 
 def _is_sound(index: Index, file_size: int) -> bool:
-    """Whether every sample lies in the file: nobody reads or allocates by an index that points elsewhere."""
+    """Whether every sample is within the file, so that reading by the index is safe."""
     if not len(index):
         return True
     inside = bool(np.all(index.offsets <= file_size)) and bool(np.all(index.lengths <= LARGEST_SAMPLE))
@@ -118,7 +103,7 @@ def _is_sound(index: Index, file_size: int) -> bool:
 
 
 class IndexBuilder:
-    """Collects samples as a reader comes upon them."""
+    """Collects the samples that a reader finds."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -137,7 +122,7 @@ class IndexBuilder:
             self._pack()
 
     def index(self, labels: Sequence[Label] | None = None) -> Index:
-        """What was collected; `labels` take the place of the labels met, in the order in which they were met."""
+        """The index of the samples so far; `labels` replace the distinct labels, in the order of their first use."""
         self._pack()
         rows = np.concatenate([np.zeros((0, 4), dtype=np.int64), *self._blocks])
         return Index(

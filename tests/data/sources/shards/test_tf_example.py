@@ -5,7 +5,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx.data.sources.tf_example import BadExample, bytes_of, features_of, kind_of, numbers_of
+from phalanx.data.sources.shards.tf_example import BadExample, bytes_of, features_of, kind_of, numbers_of
 from tests.data.shard_files import Values, example, field, varint
 from tests.data.shard_files import crc32c as by_table
 

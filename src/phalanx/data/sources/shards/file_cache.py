@@ -1,4 +1,4 @@
-"""Files that Phalanx makes once and keeps: beside the data, or in the user's cache folder; whole or not at all."""
+"""Files that Phalanx makes once and caches: beside the data, or in the user's cache folder."""
 
 import contextlib
 import fcntl
@@ -15,19 +15,19 @@ from phalanx.observe.tables import print_line
 BESIDE = ".phalanx"  # hidden, so that no reader takes it for data
 
 
-def kept_beside(path: Path, ending: str) -> Path:
+def path_beside(path: Path, ending: str) -> Path:
     return path.parent / BESIDE / (path.name + ending)
 
 
-def kept_in_cache(path: Path, kind: str, ending: str = "") -> Path:
-    """A place of its own for each path; the name is for people who look into the folder."""
+def path_in_cache(path: Path, kind: str, ending: str = "") -> Path:
+    """A unique path in the cache for each path; it ends in the file's name, for people who look into the folder."""
     whole = os.fsencode(path.absolute())
     name = f"{hashlib.sha256(whole).hexdigest()[:20]}-{path.name[-60:]}{ending}"
     return cache_folder().parent / kind / name
 
 
 def can_write_into(folder: Path) -> bool:
-    """Makes the folder if need be. What nobody may write is left alone by the superuser, too."""
+    """Whether files can be written into a folder, which is made if need be. Read-only folders count for root, too."""
     try:
         there = folder if folder.exists() else folder.parent
         if there.exists() and not there.stat().st_mode & 0o222:
@@ -39,11 +39,11 @@ def can_write_into(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
-    """Lets one process at a time do `what`; the others wait and find it done. A process that dies lets go."""
+def process_lock(folder: Path, what: str) -> Iterator[None]:
+    """A lock over processes: one does `what`, the others wait and find it done. A process that dies releases it."""
     try:
         file = (folder / "lock").open("ab")
-    except OSError:  # somebody else's folder: then each does it for itself, aside
+    except OSError:  # a folder without permission: then each process does the work by itself
         yield
         return
     with file:

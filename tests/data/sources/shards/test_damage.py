@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.recordio import open_recordio
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.tfrecord import open_tfrecord
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.recordio import open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.tfrecord import open_tfrecord
+from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError
-from tests.data.samples import Told, assert_helpful
+from tests.data.samples import FixedViews, assert_helpful
 from tests.data.shard_files import MAGIC, Sample, pictures, wanted, write_rec, write_tfrecord, write_wds
 
 Open = Callable[[list[Path], OpenRequest], ShardSource]
@@ -26,7 +26,7 @@ FORMATS: dict[str, tuple[Write, Open]] = {
     "tfrecord": (write_tfrecord, open_tfrecord),
     "tar": (write_wds, open_webdataset),
 }
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 
 def samples() -> list[Sample]:
@@ -54,7 +54,7 @@ def examine(name: str, data: bytes, salvage: bool) -> str | None:
         tracemalloc.start()
         try:
             source = FORMATS[name][1]([path], wanted(salvage=salvage))
-            read = source.read(np.arange(len(source)), Told(8), 0, replace_bad=False)
+            read = source.read(np.arange(len(source)), FixedViews(8), 0, replace_bad=False)
             assert len(read.images) + len(read.bad) == len(source)
             for index in range(len(source)):
                 assert str(path) in source.name(index)
@@ -64,7 +64,7 @@ def examine(name: str, data: bytes, salvage: bool) -> str | None:
         finally:
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            assert peak < MOST_BYTES
+            assert peak < MAX_BYTES
     return None
 
 

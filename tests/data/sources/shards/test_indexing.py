@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.data.sources.index import IndexBuilder, Label
-from phalanx.data.sources.indexing import Indexed, Reader, Shard, indexed
+from phalanx.data.sources.shards.index import IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Indexed, Reader, Shard, indexed
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful
@@ -117,7 +117,7 @@ def test_no_place_at_all_is_told(log: Path) -> None:
     (log.parent / "cache").write_text("")
     found = opened(log, path)
     assert lengths(found) == [[3, 5]]
-    assert "could not be kept" in found.notes[0]
+    assert "could not be cached" in found.notes[0]
 
 
 def test_a_name_that_is_too_long_with_an_ending(log: Path) -> None:
@@ -193,5 +193,5 @@ def test_an_index_is_whole_or_not_there(log: Path) -> None:
         found = opened(log, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "could not be kept" in found.notes[0]
+    assert "could not be cached" in found.notes[0]
     assert [entry.name for entry in (log.parent / "data" / ".phalanx").iterdir()] == ["lock"]

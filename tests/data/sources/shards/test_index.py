@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phalanx.data.sources.index import Fit, Index, IndexBuilder, Label, Stamp, read_index
+from phalanx.data.sources.shards.index import Fit, Index, IndexBuilder, Label, read_index
+from phalanx.data.sources.stamp import Stamp
 
 FIT = Fit("reader setting=1", (Stamp(10_000, 17), Stamp(-1, 0)))
 

@@ -22,7 +22,7 @@ def features_of(data: bytes, start: int, end: int) -> Mapping[str, Feature]:
     try:
         example.ParseFromString(memoryview(data)[start:end])
     except decode_error as error:
-        raise BadExample(str(error)) from error
+        raise BadExample(str(error).rpartition(": ")[2]) from error  # without the name of our class
     features: Mapping[str, Feature] = example.features.feature
     return features
 
@@ -44,7 +44,7 @@ def numbers_of(feature: Feature) -> tuple[float, ...]:
 
 @functools.cache
 def _message() -> tuple[type[Any], type[Exception]]:
-    """The class of Examples, and what it raises on malformed bytes. Imported on first use: few jobs read TFRecord."""
+    """The class of Examples and its DecodeError. Imported on first use, because few jobs read TFRecord."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool

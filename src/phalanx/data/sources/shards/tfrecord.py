@@ -13,13 +13,13 @@ from pathlib import Path
 from crc32c import crc32c
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
-from phalanx.data.sources.tf_example import BadExample, Feature, bytes_of, features_of, kind_of, numbers_of
-from phalanx.data.sources.unpack import readable_shards
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
+from phalanx.data.sources.shards.tf_example import BadExample, Feature, bytes_of, features_of, kind_of, numbers_of
+from phalanx.data.sources.shards.unpack import readable_shards
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 
@@ -28,15 +28,15 @@ CHECKSUM = struct.Struct("<I")
 SLIM_LABEL = "image/class/label"
 IMAGE_FIELDS = ("image/encoded", "image")  # of TF-Slim; of TFDS and TFX
 LABEL_FIELDS = (SLIM_LABEL, "label")
-NAME_FIELDS = ("image/class/synset", "image/class/text")  # what TF-Slim says of a label besides its number
+NAME_FIELDS = ("image/class/synset", "image/class/text")  # TF-Slim's names of a label
 FROM_SLIM = 1  # the mark of samples whose labels may be counted from 1
 
 
-def open_tfrecord(paths: list[Path], want: OpenRequest) -> ShardSource:
+def open_tfrecord(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from TFRecord files."""
-    reader = ExampleReader(want.config.image_field, want.config.label_field, want.config.label_element)
-    given = listed_classes(paths[0].parent, want.config.label_field or "label")
-    return open_shards(describe("TFRecord", paths), readable_shards(paths), reader, want, given=given)
+    reader = ExampleReader(request.config.image_field, request.config.label_field, request.config.label_element)
+    given = listed_classes(paths[0].parent, request.config.label_field or "label")
+    return open_shards(describe("TFRecord", paths), readable_shards(paths), reader, request, given=given)
 
 
 def is_tfrecord(start: bytes) -> bool:
@@ -44,7 +44,7 @@ def is_tfrecord(start: bytes) -> bool:
 
 
 def listed_classes(folder: Path, label_field: str) -> list[str] | None:
-    """The class names that TFDS (a name a line) or TF-Slim (number:name) puts beside its files."""
+    """The class names that TFDS (a name per line) or TF-Slim (number:name) writes beside its files."""
     name = f"{label_field.replace('/', '-')}.labels.txt"
     for file in (folder / name, folder / "features" / name):
         if lines := _lines(file):
@@ -64,7 +64,7 @@ def _lines(file: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Fields:
-    """The names of the features that are used."""
+    """The names of the features to read."""
 
     image: str
     label: str
@@ -73,7 +73,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class ExampleReader(Reader):
-    """Examples in TFRecord files. Fields that are not named are found by their usual names."""
+    """Examples in TFRecord files. Without settings, fields are found by their usual names."""
 
     image_field: str | None
     label_field: str | None
@@ -108,8 +108,8 @@ class ExampleReader(Reader):
                 except BadLabel as error:
                     raise error.of(f"the record at offset {start:,} of {window.path}") from error
                 except BadExample as error:
-                    raise Damaged(start, f"the record here is no tf.train.Example: {error}") from error
-            # Whenever a failing one is read, another takes its place: its label only has to be one that there is.
+                    raise Damaged(start, f"the record here is not a tf.train.Example: {error}") from error
+            # A failing record is replaced whenever it is read, so any existing label will do.
             if label is not None and fields is not None:
                 builder.add(start, offset - start, label, FROM_SLIM if fields.label == SLIM_LABEL else 0)
         if without_image:
@@ -119,7 +119,7 @@ class ExampleReader(Reader):
             builder.notes.append(f"{len(failing):,} records fail their checksum and are bad images: at offset {shown}")
 
     def _fields(self, window: Window, offset: int, features: Mapping[str, Feature]) -> Fields:
-        """Which features hold the image and the label: as the user says, or by their usual names."""
+        """Which features hold the image and the label: from the settings, or by their usual names."""
         found = []
         for what, chosen, usual in (
             ("image", self.image_field, IMAGE_FIELDS),
@@ -166,7 +166,7 @@ class ExampleReader(Reader):
             features = features_of(stored, LENGTH.size, LENGTH.size + size)
             images = next((bytes_of(features[name]) for name in names if name in features), ())
         except BadExample as error:
-            raise BadImage(f"its record is no tf.train.Example: {error}") from error
+            raise BadImage(f"its record is not a tf.train.Example: {error}") from error
         if len(images) != 1:
             raise BadImage(f"its record has {len(images)} images")
         return images[0]
@@ -180,30 +180,30 @@ def _text(data: bytes) -> str:
 
 
 def _record(window: Window, offset: int) -> tuple[int, int]:
-    """(place of its data in the window's buffer, size of its data)."""
+    """(position of its data in the window's buffer, size of its data)."""
     place = window.at(offset, LENGTH.size, "a record's length")
     size = _length_of(window.buffer, place)
     if size is None:
         found = window.buffer[place : place + LENGTH.size].hex(" ")
-        raise Damaged(offset, f"a record's length and its checksum should be here and {found} is found")
+        raise Damaged(offset, f"a record's length and its checksum should be here, but the bytes are {found}")
     if size > LARGEST_SAMPLE:
-        raise Damaged(offset, f"a record of {size:,} bytes is no image")
+        raise Damaged(offset, f"a record of {size:,} bytes is not an image")
     place = window.at(offset, LENGTH.size + size + CHECKSUM.size, "a record")
     return place + LENGTH.size, size
 
 
 def _length_of(data: bytes, place: int) -> int | None:
-    """The length that stands there, if its checksum fits."""
+    """The length of a record, or None if its checksum is wrong."""
     length, checksum = LENGTH.unpack_from(data, place)
     return int(length) if _masked(crc32c(memoryview(data)[place : place + 8])) == checksum else None
 
 
 def _checksum_fits(data: bytes, place: int, size: int) -> bool:
-    """Whether the checksum that follows the data is its own."""
+    """Whether the checksum that follows the data is right."""
     (stored,) = CHECKSUM.unpack_from(data, place + size)
     return _masked(crc32c(memoryview(data)[place : place + size])) == int(stored)
 
 
 def _masked(crc: int) -> int:
-    """TFRecord turns and shifts checksums, so that data that contains checksums does not have odd ones itself."""
+    """TFRecord rotates checksums and adds a constant: checksums of data that contains checksums are weak."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,19 +1,19 @@
-"""The samples of a WebDataset archive, put together from its members in whatever order they come."""
+"""The samples of a WebDataset archive, assembled from its members in any order."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from phalanx.data.sources.index import LARGEST_SAMPLE, IndexBuilder, Label
-from phalanx.data.sources.tar import BLOCK, FILES, SPARSE, Member
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
+from phalanx.data.sources.shards.tar import BLOCK, FILES, SPARSE, Member
 from phalanx.errors import UserError
 
-MOST_INCOMPLETE = 200_000  # samples that may wait for their other members
+MAX_INCOMPLETE = 200_000  # samples that may wait for their other members
 
 
 @dataclass(slots=True)
 class Sample:
-    """What was found of a sample so far, by the ending of the members' names."""
+    """The members of a sample so far, by the endings of their names."""
 
     key: bytes
     images: dict[str, Member] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Sample:
 class Samples:
     """Adds each sample to an index when it has an image and a label.
 
-    Its members usually follow one another. What lacks a member waits, in case that it comes later in the file.
+    Members of a sample usually follow one another. An incomplete one waits for members later in the file.
     """
 
     def __init__(self, path: Path, builder: IndexBuilder) -> None:
@@ -38,8 +38,8 @@ class Samples:
         if ending in sample.images:
             raise UserError(
                 f"{self._path} has {member.shown_name} twice in one sample",
-                why=f"the second one is at offset {member.offset:,}, and nothing says which of them is meant",
-                remedy="give each sample a name of its own",
+                why=f"the second one is at offset {member.offset:,}, and it is not clear which one to use",
+                remedy="give each sample its own name",
             )
         sample.images[ending] = member
 
@@ -47,7 +47,7 @@ class Samples:
         self._sample(key).labels[ending] = label
 
     def close(self, *, whole: bool) -> None:
-        """Ends the last sample, and tells what is left over; images without labels are refused in a whole file."""
+        """End the last sample, and note incomplete ones. In an undamaged file, images without labels are refused."""
         self._end(self._current)
         waiting = self._incomplete.values()
         without_label = [member for sample in waiting for member in list(sample.images.values())[:1]]
@@ -75,9 +75,9 @@ class Samples:
             self._builder.add(image.offset, image.size, label, (image.offset - image.start) // BLOCK)
         elif sample.images or sample.labels:
             self._incomplete[sample.key] = sample
-            if len(self._incomplete) > MOST_INCOMPLETE:
+            if len(self._incomplete) > MAX_INCOMPLETE:
                 raise UserError(
-                    f"{self._path} has {MOST_INCOMPLETE:,} samples with only an image or only a label",
+                    f"{self._path} has {MAX_INCOMPLETE:,} samples with only an image or only a label",
                     why=f"the first one is {next(iter(self._incomplete)).decode(errors='replace')}{self._also_there()}",
                     remedy="keep the members of a sample together, and name the label with data.label_field",
                 )
@@ -90,7 +90,7 @@ class Samples:
             name = next(iter(images.values())).shown_name
             raise UserError(
                 f"a sample of {self._path} has {len(plain)} images: {name}",
-                why=f"they end in {', '.join(plain)}, and nothing says which of them is meant",
+                why=f"they end in {', '.join(plain)}, and it is not clear which one to use",
                 remedy=f"choose one with data.image_field, such as data.image_field={plain[0]}",
             )
         return images[plain[0]]
@@ -101,19 +101,19 @@ class Samples:
 
 
 def _label_of(sample: Sample) -> Label:
-    """What a member says that holds nothing but the label goes before what a .json says."""
+    """A member with only the label takes precedence over a .json."""
     return next((label for ending, label in sample.labels.items() if ending != "json"), None) or sample.labels["json"]
 
 
 def refuse_unusual(path: Path, member: Member) -> None:
-    """Refuses what has the name of an image or label and is no ordinary file."""
+    """Refuse an image or label that is not a regular file."""
     if member.kind in FILES and member.size <= LARGEST_SAMPLE and member.offset - member.start < BLOCK << 16:
         return
-    what = {SPARSE: "sparse", b"1": "a hard link", b"2": "a symbolic link"}.get(member.kind, "no ordinary file")
+    what = {SPARSE: "sparse", b"1": "a hard link", b"2": "a symbolic link"}.get(member.kind, "not a regular file")
     if member.kind in FILES:
         what = f"{member.size:,} bytes long"
     raise UserError(
         f"{path}: {member.shown_name} is {what}",
-        why="images and labels are read where they lie in the archive",
-        remedy="pack the archive anew, with tar's --hard-dereference --dereference and without --sparse",
+        why="images and labels are read at their offsets in the archive",
+        remedy="pack the archive again, with tar's --hard-dereference --dereference and without --sparse",
     )

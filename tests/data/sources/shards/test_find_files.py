@@ -7,7 +7,7 @@ import pytest
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.formats import recognise
 from phalanx.data.sources.open import Splits, open_data, open_split
-from phalanx.data.sources.shards import expanded, split_word
+from phalanx.data.sources.shards.find_files import expanded, split_word
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful, write_images
 from tests.data.shard_files import pictures, write_rec, write_tfrecord, write_wds
@@ -71,7 +71,7 @@ def test_numbers_that_are_missing_are_named(tars: Path) -> None:
 def test_files_of_other_formats_are_not_swallowed(tars: Path) -> None:
     (tars / "train-notes.md").write_text("text")
     assert_helpful(refused(tars / "train-*"), "holds no data of a known format")
-    assert_helpful(refused(f"wds:{tars}/train-*"), "train-notes.md is no WebDataset file")
+    assert_helpful(refused(f"wds:{tars}/train-*"), "train-notes.md is not a WebDataset file")
 
 
 def test_a_name_with_the_signs_of_a_pattern(tmp_path: Path) -> None:

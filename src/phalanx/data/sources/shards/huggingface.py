@@ -1,4 +1,4 @@
-"""A Hugging Face dataset on disk: what `save_to_disk` writes, or the folder that `load_dataset` keeps in its cache."""
+"""A Hugging Face dataset on disk: from `save_to_disk`, or from the cache of `load_dataset`."""
 
 import json
 from collections.abc import Mapping
@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from phalanx.data.sources.arrow import ArrowReader
-from phalanx.data.sources.indexing import Shard
 from phalanx.data.sources.labelled import Part
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
-from phalanx.data.sources.shards import VAL_NAMES, complete, find_parts, tested_by
+from phalanx.data.sources.shards.arrow import ArrowReader
+from phalanx.data.sources.shards.find_files import VAL_NAMES, complete, find_parts, tested_by
+from phalanx.data.sources.shards.indexing import Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.errors import UserError
 
 DICT, INFO, STATE = "dataset_dict.json", "dataset_info.json", "state.json"
@@ -24,20 +24,20 @@ def is_huggingface(path: Path) -> bool:
     return (path / DICT).is_file() or ((path / INFO).is_file() and any(map(_is_arrow, path.iterdir())))
 
 
-def open_huggingface(path: Path, part: Part, want: OpenRequest) -> ShardSource | None:
+def open_huggingface(path: Path, part: Part, request: OpenRequest) -> ShardSource | None:
     """The training or validation part of a dataset; None where there is no such part."""
     found = _files(path, part)
     if found is None:
         return None
     folder, files, notes = found
     features = _json(folder / INFO).get("features") or {}
-    image = want.config.image_field or _only(folder, features, "image", "Image", ("image", "img"))
-    label = want.config.label_field or _only(folder, features, "label", "ClassLabel", USUAL_LABELS)
+    image = request.config.image_field or _only(folder, features, "image", "Image", ("image", "img"))
+    label = request.config.label_field or _only(folder, features, "label", "ClassLabel", USUAL_LABELS)
     names = features.get(label, {}).get("names")
     given = [str(name) for name in names] if isinstance(names, list) else None
-    reader = ArrowReader(image, label, want.config.label_element)
+    reader = ArrowReader(image, label, request.config.label_element)
     what = describe("Hugging Face", files)
-    source = open_shards(what, [Shard.of(file) for file in files], reader, want, given=given)
+    source = open_shards(what, [Shard.of(file) for file in files], reader, request, given=given)
     return replace(source, notes=(*source.notes, *notes))
 
 
@@ -71,7 +71,7 @@ def _saved_files(folder: Path) -> list[Path]:
         raise UserError(
             f"{folder} is a selection from other rows",
             why="it was saved with an index of its rows, by an old version of datasets",
-            remedy="save it anew: dataset.flatten_indices().save_to_disk(…)",
+            remedy="save it again: dataset.flatten_indices().save_to_disk(…)",
         )
     try:
         files = [folder / entry["filename"] for entry in state["_data_files"]]
@@ -79,7 +79,7 @@ def _saved_files(folder: Path) -> list[Path]:
         raise _unreadable(folder / STATE, "it names no data files") from error
     missing = [file for file in files if not file.is_file()]
     if missing or not files:
-        raise _unreadable(folder / STATE, f"{missing[0].name if missing else 'no file'} is there of those it names")
+        raise _unreadable(folder / STATE, f"{missing[0].name} is missing" if missing else "it names no data files")
     return files
 
 
@@ -106,7 +106,7 @@ def _json(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _unreadable(file, f"it is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise _unreadable(file, "it is no object of JSON")
+        raise _unreadable(file, "it is not a JSON object")
     return found
 
 
@@ -115,4 +115,4 @@ def _is_arrow(path: Path) -> bool:
 
 
 def _unreadable(file: Path, why: str) -> UserError:
-    return UserError(f"{file} does not describe a dataset", why=why, remedy="save the dataset anew with save_to_disk")
+    return UserError(f"{file} does not describe a dataset", why=why, remedy="save the dataset again with save_to_disk")

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources import sharded
-from phalanx.data.sources.recordio import open_recordio
-from phalanx.data.sources.sharded import ShardSource
-from tests.data.samples import Told
+from phalanx.data.sources.shards import shard_source
+from phalanx.data.sources.shards.recordio import open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
+from tests.data.samples import FixedViews
 from tests.data.shard_files import pictures, rec_image, wanted, write_rec
 
-SHARDS, IN_EACH, MOST_OPEN = 40, 3, 4
+SHARDS, IN_EACH, MAX_OPEN = 40, 3, 4
 
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShardSource:
-    monkeypatch.setattr(sharded, "MOST_OPEN", MOST_OPEN)
+    monkeypatch.setattr(shard_source, "MAX_OPEN", MAX_OPEN)
     paths = [tmp_path / f"{shard:02d}.rec" for shard in range(SHARDS)]
     for shard, path in enumerate(paths):
         path.write_bytes(b"".join(rec_image(content(shard * IN_EACH + i), i) for i in range(IN_EACH)))
@@ -46,7 +46,7 @@ def test_more_files_than_may_be_open(source: ShardSource, tmp_path: Path) -> Non
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(source.encoded, order))
     assert results == [content(index) for index in order]
-    assert 0 < num_open_below(tmp_path) <= MOST_OPEN
+    assert 0 < num_open_below(tmp_path) <= MAX_OPEN
     del source.files
     assert num_open_below(tmp_path) == 0
 
@@ -64,10 +64,10 @@ def test_files_that_change(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + bytes(4))
     with pytest.raises(BadImage, match="has changed since it was indexed"):
         source.encoded(0)
-    read = source.read(np.array([1]), Told(8), 0, replace_bad=False)
+    read = source.read(np.array([1]), FixedViews(8), 0, replace_bad=False)
     assert "has changed" in read.bad[0][1]
     path.unlink()
-    read = source.read(np.array([1]), Told(8), 0, replace_bad=False)
+    read = source.read(np.array([1]), FixedViews(8), 0, replace_bad=False)
     assert "No such file" in read.bad[0][1]
 
 
@@ -89,6 +89,6 @@ def test_a_record_that_is_damaged_after_indexing(tmp_path: Path) -> None:
         file.seek(int(source.offsets[1]))
         file.write(b"oops")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    with pytest.raises(BadImage, match="does not begin as one"):
+    with pytest.raises(BadImage, match="no magic number"):
         source.encoded(1)
     assert source.encoded(0) == pictures(2)[0][0]

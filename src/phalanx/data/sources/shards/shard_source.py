@@ -1,4 +1,4 @@
-"""A Source over large files: each sample is read from its place, by any thread, without locks."""
+"""A Source over shards: each sample is read at its offset, by any thread, without locks."""
 
 import os
 import resource
@@ -13,20 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import classes_of
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.folders import suggested
-from phalanx.data.sources.indexing import Reader, Shard, indexed
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.shards.classes import classes_of
+from phalanx.data.sources.shards.indexing import Reader, Shard, indexed
 from phalanx.data.sources.window import read_at
 
-MOST_OPEN = 256
+MAX_OPEN = 256
 
 
 class Files:
-    """Descriptors of many files, of which the newest few are kept open.
+    """Descriptors of many files, of which the newest few stay open.
 
-    A descriptor is closed when the last thread lets go of it, so none is closed under a thread that reads by it.
+    A descriptor is closed when the last thread drops its reference, and never while a thread reads from it.
     """
 
     def __init__(self, shards: Sequence[Shard]) -> None:
@@ -34,10 +34,10 @@ class Files:
         self._open: dict[int, _OpenFile] = {}
         self._changing = threading.Lock()
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._most = MOST_OPEN if soft == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, soft // 4))
+        self._most = MAX_OPEN if soft == resource.RLIM_INFINITY else max(1, min(MAX_OPEN, soft // 4))
 
     def read(self, shard: int, offset: int, count: int) -> bytes:
-        """Bytes of a shard; BadImage where it is not the file any more that was indexed."""
+        """Bytes of a shard. Raises BadImage if the file has changed since it was indexed."""
         file = self._open.get(shard) or self._opened(shard)
         data = read_at(file.descriptor, offset, count)
         if len(data) != count:
@@ -66,7 +66,7 @@ class _OpenFile:
 
 @dataclass(kw_only=True)
 class ShardSource(EncodedSource):
-    """A Source of samples in large files; `reader` knows their format."""
+    """A Source of samples in shards; `reader` is their format."""
 
     reader: Reader
     shards: Sequence[Shard]
@@ -97,15 +97,15 @@ def open_shards(
     what: str,
     shards: Sequence[Shard],
     reader: Reader,
-    want: OpenRequest,
+    request: OpenRequest,
     *,
     given: list[str] | None = None,
 ) -> ShardSource:
-    """The samples of all shards, in their order. `given` names classes by number, where there is such a list."""
-    found = indexed(shards, reader, salvage=want.config.salvage)
+    """The samples of all shards, in their order. `given` has the class names by number, if there is such a list."""
+    found = indexed(shards, reader, salvage=request.config.salvage)
     from_one = reader.counts_from_one(found.indexes)
-    classes = classes_of(what, found.indexes, given=given, known=want.classes, from_one=from_one)
-    suggestion = suggested(what, want.channels)
+    classes = classes_of(what, found.indexes, given=given, known=request.classes, from_one=from_one)
+    suggestion = suggested(what, request.channels)
     counts = [len(index) for index in found.indexes]
     return ShardSource(
         description=f"{what}, {sum(counts):,} images in {len(classes.names):,} classes",
@@ -116,7 +116,7 @@ def open_shards(
         mean=suggestion.mean,
         std=suggestion.std,
         notes=(*found.notes, *classes.notes),
-        pool=want.pool,
+        pool=request.pool,
         reader=reader,
         shards=shards,
         files=Files(shards),
@@ -128,7 +128,7 @@ def open_shards(
 
 
 def describe(kind: str, paths: Sequence[Path]) -> str:
-    """What a dataset of some files is called."""
+    """The description of a dataset in these files."""
     if len(paths) == 1:
         return f"{kind} {paths[0]}"
     return f"{len(paths):,} {kind} files ({paths[0]} …)"

@@ -14,16 +14,16 @@ VAL_NAMES = ("val", "valid", "validation", "test")
 SPLIT_WORD = re.compile(r"(?<![a-z])(train|training|val|valid|validation|test)(?![a-z])")
 RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 OF_HOW_MANY = re.compile(r"(.*?)-(\d{5})-of-(\d{5})(.*)")
-MOST_FILES = 1_000_000
+MAX_FILES = 1_000_000
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text that is no existing path may mean several."""
+    """Whether a text that is not an existing path is a pattern of several."""
     return RANGE.search(text) is not None or glob.has_magic(text)
 
 
 def expanded(pattern: Path) -> list[Path]:
-    """The files that are meant: the path itself if it exists; else those of its ranges and globs, in order."""
+    """The files of a pattern: the path itself if it exists; else its ranges and globs, in order."""
     if pattern.exists():
         return [pattern]
     names = _each_number(str(pattern))
@@ -43,19 +43,19 @@ def expanded(pattern: Path) -> list[Path]:
 
 
 def _each_number(text: str) -> list[str]:
-    """The text with each number of its ranges in turn, as wide as the first number is written."""
+    """The text with each number of its ranges in turn, with as many digits as the first number."""
     pieces = RANGE.split(text)
     choices = [[pieces[0]]]
     for first, last, rest in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         low, high = int(first), int(last)
-        if not 0 <= high - low < MOST_FILES:
+        if not 0 <= high - low < MAX_FILES:
             raise UserError(
                 f"{text} has the range {first}..{last}",
                 why="a range goes up from its first number to its last, and names at most a million files",
                 remedy="write it as {000..127}",
             )
         choices += [[f"{number:0{len(first)}d}" for number in range(low, high + 1)], [rest]]
-    if math.prod(len(choice) for choice in choices) > MOST_FILES:
+    if math.prod(len(choice) for choice in choices) > MAX_FILES:
         raise UserError(f"{text} names too many files", why="a million is the most", remedy="use smaller ranges")
     return ["".join(parts) for parts in itertools.product(*choices)]
 
@@ -65,14 +65,14 @@ def _refuse_missing(pattern: Path, missing: list[str]) -> None:
         shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
         raise UserError(
             f"{len(missing):,} files of {pattern} are missing: {shown}",
-            why=f"all that the pattern names have to be there (seen from {Path.cwd()})",
-            remedy="copy or download them, or name only the files that there are",
+            why=f"all files of the pattern must exist (seen from {Path.cwd()})",
+            remedy="copy or download them, or name only the files that exist",
         )
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The files of a folder by split, in the order of their names, and what the user should know about each."""
+    """The files of a folder by split, in the order of their names, and notes for the user."""
 
     train: list[Path]
     val: list[Path]
@@ -81,18 +81,18 @@ class Parts:
 
 
 def find_parts(folder: Path, is_shard: Callable[[Path], bool]) -> Parts | None:
-    """The shards in a folder, divided by the split that their names tell; or those in train/, val/ and so on."""
+    """The shards in a folder by the split in their names; or those in train/, val/ and so on."""
     by_word: dict[str | None, list[Path]] = {}
     for path in _shards_in(folder, is_shard):
         by_word.setdefault(split_word(path.name), []).append(path)
     if not by_word:
         below = {name: _shards_in(folder / name, is_shard) for name in ("train", *VAL_NAMES)}
         by_word = {name: files for name, files in below.items() if files}
-    return _divided(folder, by_word) if by_word else None
+    return _by_split(folder, by_word) if by_word else None
 
 
 def split_word(name: str) -> str | None:
-    """The split that a file's name tells, by its last word that is one: `imagenet-train-003.tar` is of train."""
+    """The split in a file's name, its last word that is one: `train` of `imagenet-train-003.tar`."""
     words = SPLIT_WORD.findall(name.lower())
     return words[-1].replace("training", "train") if words else None
 
@@ -103,7 +103,7 @@ def _shards_in(folder: Path, is_shard: Callable[[Path], bool]) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and is_shard(path))
 
 
-def _divided(folder: Path, by_word: dict[str | None, list[Path]]) -> Parts:
+def _by_split(folder: Path, by_word: dict[str | None, list[Path]]) -> Parts:
     unnamed = by_word.get(None, [])
     train = by_word.get("train") or unnamed
     val_word = next((word for word in VAL_NAMES if word in by_word), None)
@@ -123,7 +123,7 @@ def tested_by(path: Path) -> str:
 
 
 def complete(files: list[Path]) -> list[Path]:
-    """The files found in a folder, if all of them are there: names as train-00003-of-01024 tell how many there are."""
+    """The files found in a folder, if all of them are there: names as train-00003-of-01024 say how many there are."""
     groups: dict[tuple[str, str, str], set[int]] = {}
     for path in files:
         if match := OF_HOW_MANY.fullmatch(path.name):
@@ -135,7 +135,7 @@ def complete(files: list[Path]) -> list[Path]:
             present = f"{files[0].parent}/{stem}-*-of-{total}{rest}"
             raise UserError(
                 f"{len(missing):,} of {int(total):,} files are missing in {files[0].parent}: {shown}",
-                why="the names of the others tell how many there are",
+                why="the names of the others say how many there are",
                 remedy=f"copy or download them; or use what is there: '{present}'",
             )
     return files

@@ -1,4 +1,4 @@
-"""From the labels that files give (numbers, names, or both) to the classes of a dataset and a number per sample."""
+"""From labels in files (numbers, names, or both) to the classes of a dataset and a class number per sample."""
 
 import math
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from phalanx.data.sources.holdout import are_numbers
-from phalanx.data.sources.index import Index, Label
 from phalanx.data.sources.labelled import Labels
 from phalanx.data.sources.lists import LARGEST_LABEL, WHOLE_NUMBER
+from phalanx.data.sources.shards.index import Index, Label
 from phalanx.errors import UserError
 
 
 class BadLabel(Exception):
-    """Why a sample's label is none. Whoever knows what the sample is called makes a UserError of it."""
+    """A label that cannot be used, and why. Callers that know the sample's name turn it into a UserError, with `of`."""
 
     def __init__(self, why: str, remedy: str = "") -> None:
         self.why, self.remedy = why, remedy or "labels are class names, or numbers counted from 0: correct the data"
@@ -27,7 +27,7 @@ class BadLabel(Exception):
 def number_label(value: float, name: str | None = None) -> Label:
     """A label that is stored as a number."""
     if not math.isfinite(value) or value != int(value):
-        raise BadLabel(f"{value:g} is not a whole number, and the number of a class is")
+        raise BadLabel(f"{value:g} is not a whole number")
     if not 0 <= value <= LARGEST_LABEL:
         raise BadLabel(f"{int(value)} is not between 0 and {LARGEST_LABEL:,}")
     return Label(int(value), name)
@@ -41,7 +41,7 @@ def text_label(text: str) -> Label:
     if WHOLE_NUMBER.fullmatch(text):
         return number_label(float(text))
     if len(text) > 200 or not text.isprintable():
-        raise BadLabel(f"{text[:40]!r}… is no name of a class")
+        raise BadLabel(f"{text[:40]!r}… is not a class name")
     return Label(None, text)
 
 
@@ -60,7 +60,7 @@ def one_of(values: Sequence[float], element: int | None) -> float:
 
 @dataclass
 class Classes:
-    """The classes of a dataset, the label of each sample, and what to tell the user."""
+    """The classes of a dataset, the label of each sample, and notes for the user."""
 
     names: list[str]
     labels: Labels
@@ -77,8 +77,8 @@ def classes_of(
 ) -> Classes:
     """Classes over all files of a dataset.
 
-    `given` names classes by number, where the format has such a list. `known` are the classes of the training data or
-    model: numbers without names are taken as theirs. `from_one`: where no label is 0, it is not a class.
+    `given` has the class names by number, if the format has such a list. `known` are the classes of the training data
+    or model: labels that are only numbers count in them. With `from_one`, classes begin at 1 if no label is 0.
     """
     table = dict.fromkeys(label for index in indexes for label in index.table)
     numbers = [label.number for label in table if label.number is not None]
@@ -97,7 +97,7 @@ def classes_of(
     names, notes = _names_of_numbers(what, list(table), first, given)
     if first:
         notes.append(f"{what}: labels start at 1 (0 is TF-Slim's background), so class 1 is the first of {len(names)}")
-    elif given is None and known is not None and _are_theirs(names, known):
+    elif given is None and known is not None and _can_be_known(names, known):
         notes.append(f"classes of {what} are matched by number: 0 is {known[0]}, and so on")
         names = known
     return Classes(names, _labels(indexes, {label: _number(label) - first for label in table}), notes)
@@ -106,7 +106,7 @@ def classes_of(
 def _names_of_numbers(
     what: str, table: list[Label], first: int, given: list[str] | None
 ) -> tuple[list[str], list[str]]:
-    """(the class names of the numbers from `first` on, notes): those given, those that come with them, or digits."""
+    """(class names of the numbers from `first` on, notes): the given ones, those in the labels, or digits."""
     largest = max(_number(label) for label in table)
     if given is not None:
         if largest >= len(given):
@@ -124,7 +124,7 @@ def _names_of_numbers(
     names = [named.get(number, digit) for number, digit in enumerate(digits, start=first)]
     if len(pairs) == len(named) and len(names) == len(set(names)):
         return names, []
-    return digits, [f"{what}: names and numbers of labels do not go together one by one, so numbers are used"]
+    return digits, [f"{what}: names and numbers of labels do not match one to one, so numbers are used"]
 
 
 def _labels(indexes: Sequence[Index], number_of: dict[Label, int]) -> Labels:
@@ -138,6 +138,6 @@ def _number(label: Label) -> int:
     return label.number
 
 
-def _are_theirs(names: list[str], known: list[str]) -> bool:
-    """Whether classes that have only numbers can be those that are known by name, and by no number."""
+def _can_be_known(names: list[str], known: list[str]) -> bool:
+    """Whether classes with numbers only can be the known ones, which have names only."""
     return are_numbers(names) and len(names) <= len(known) and not set(names).intersection(known)

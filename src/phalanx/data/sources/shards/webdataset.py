@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.classes import BadLabel, number_label, one_of, text_label
 from phalanx.data.sources.folders import IMAGE_ENDINGS
-from phalanx.data.sources.index import Index, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader, Shard
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.sharded import ShardSource, describe, open_shards
-from phalanx.data.sources.tar import BLOCK, FOLDER, Member, member_at, members
-from phalanx.data.sources.tar_samples import Samples, refuse_unusual
-from phalanx.data.sources.unpack import readable_shards
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.index import Index, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
+from phalanx.data.sources.shards.tar import BLOCK, FOLDER, Member, member_at, members
+from phalanx.data.sources.shards.tar_samples import Samples, refuse_unusual
+from phalanx.data.sources.shards.unpack import readable_shards
 from phalanx.data.sources.window import Damaged, Window
 
 IMAGES = frozenset(ending.decode().removeprefix(".") for ending in IMAGE_ENDINGS)
@@ -23,10 +23,10 @@ LABEL_KEYS = ("label", "cls", "class")  # in a .json
 LARGEST_LABEL_FILE = 1 << 20
 
 
-def open_webdataset(paths: list[Path], want: OpenRequest) -> ShardSource:
+def open_webdataset(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from tar archives, plain or gzipped."""
-    reader = TarReader(want.config.image_field, want.config.label_field, want.config.label_element)
-    return open_shards(describe("WebDataset", paths), readable_shards(paths), reader, want)
+    reader = TarReader(request.config.image_field, request.config.label_field, request.config.label_element)
+    return open_shards(describe("WebDataset", paths), readable_shards(paths), reader, request)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class TarReader(Reader):
         return ending == _ending(self.image_field)
 
     def _label(self, window: Window, member: Member, read: Callable[[str], Label | None]) -> Label | None:
-        """The label in a member; None where it is a .json without one."""
+        """The label in a member; None for a .json without one."""
         refuse_unusual(window.path, member)
         try:
             if member.size > LARGEST_LABEL_FILE:
@@ -101,7 +101,7 @@ class TarReader(Reader):
         return stored
 
     def title(self, number: int, offset: int, mark: int, read: Callable[[int, int], bytes]) -> str:
-        """The member's name, read from its header again: a million names would take more than all the rest."""
+        """The member's name, read from its header again: a million names would need more memory than the index."""
         try:
             member = member_at(lambda place, count, what: read(place, count), offset - mark * BLOCK)
         except (Damaged, BadImage, OSError):
@@ -111,12 +111,12 @@ class TarReader(Reader):
 
 @functools.cache
 def _ending(field: str | None) -> str:
-    """A field as the ending of a name: small letters, no dot before it."""
+    """A field as the ending of a name: lower case, without a dot."""
     return (field or "").lower().lstrip(".")
 
 
 def _key_and_ending(name: bytes) -> tuple[bytes, str]:
-    """A member's name up to the first dot after the folder, and what follows it in small letters."""
+    """A member's name up to the first dot after the folder, and the rest in lower case."""
     folder, slash, base = name.rpartition(b"/")
     stem, _, ending = base.partition(b".")
     if not stem:  # hidden files, such as those that macOS adds

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.data.sources import unpack
-from phalanx.data.sources.unpack import readable_shards, start_of
+from phalanx.data.sources.shards import unpack
+from phalanx.data.sources.shards.unpack import readable_shards, start_of
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful, noise
 
@@ -69,7 +69,7 @@ def test_no_space_and_no_place(tmp_path: Path, cache: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError) as caught:
         readable_shards([path])
-    assert_helpful(caught.value, "no place for it", "XDG_CACHE_HOME")
+    assert_helpful(caught.value, "no folder for it", "XDG_CACHE_HOME")
 
 
 def test_the_start_of_a_file(tmp_path: Path) -> None:

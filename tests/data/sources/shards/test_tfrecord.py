@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.tfrecord import listed_classes, open_tfrecord
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.tfrecord import listed_classes, open_tfrecord
 from phalanx.errors import UserError
-from tests.data.samples import REAL, Told, assert_helpful, needs_real_data
+from tests.data.samples import REAL, FixedViews, assert_helpful, needs_real_data
 from tests.data.shard_files import Values, crc32c, example, masked, pictures, tf_record, wanted, write_tfrecord
 
 
@@ -52,7 +52,7 @@ def test_images_and_labels_in_order(tmp_path: Path) -> None:
     assert source.labels.tolist() == [label for _, label in samples]
     assert (source.classes, source.notes) == (["0", "1", "2"], ())
     assert source.name(0) == f"{path} #0 (offset 0)"
-    read = source.read(np.arange(7), Told(8), 0, replace_bad=False)
+    read = source.read(np.arange(7), FixedViews(8), 0, replace_bad=False)
     assert (len(read.images), read.bad) == (7, [])
 
 
@@ -82,7 +82,7 @@ def test_slim_numbers_go_before_names_that_are_not_unique(tmp_path: Path) -> Non
     plain = [{k: v for k, v in slim(b"i", n, "", "crane").items() if k != "image/class/synset"} for n in (1, 2)]
     source = opened(write(tmp_path / "a.tfrecord", *plain))
     assert (source.classes, source.labels.tolist()) == (["1", "2"], [0, 1])
-    assert "do not go together" in source.notes[0]
+    assert "do not match one to one" in source.notes[0]
 
 
 def test_classes_over_several_files(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_records_lack(tmp_path: Path) -> None:
     path = write(tmp_path / "b.tfrecord", good, {"image": b"j"})
     assert_helpful(refused(path), f"offset {offset:,}", "there is none")
     path.write_bytes(tf_record(b"\xff\xff"))
-    assert_helpful(refused(path), "damaged at offset 0", "no tf.train.Example")
+    assert_helpful(refused(path), "damaged at offset 0", "not a tf.train.Example")
 
 
 def test_class_names_of_tfds_and_slim(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_flipped_bit_in_an_image_is_a_bad_image(tmp_path: Path) -> None:
     offset = len(b"".join(tf_record(example({"label": [label], "image": image})) for image, label in samples[:2]))
     assert source.notes == (f"{path}: 1 records fail their checksum and are bad images: at offset {offset:,}",)
     assert len(source) == 6
-    read = source.read(np.arange(6), Told(8), 0, replace_bad=True)
+    read = source.read(np.arange(6), FixedViews(8), 0, replace_bad=True)
     assert (read.indices.tolist(), read.bad) == ([0, 1, 3, 3, 4, 5], [(2, "its record fails its checksum")])
 
 
@@ -210,7 +210,7 @@ def test_a_damaged_length_is_named(tmp_path: Path) -> None:
         data = bytearray(whole)
         data[first + place] ^= 1
         path.write_bytes(data)
-        assert_helpful(refused(path), f"damaged at offset {first:,}", "checksum", "1 samples before it are whole")
+        assert_helpful(refused(path), f"damaged at offset {first:,}", "checksum", "1 samples before it are good")
     path.write_bytes(whole[: first + 40])
     assert_helpful(refused(path), f"damaged at offset {first:,}", "the file ends 40 bytes into a record")
     assert len(opened(path, salvage=True)) == 1
@@ -242,6 +242,6 @@ def test_real_files(tmp_path: Path) -> None:
         link = tmp_path / Path(name).name
         link.symlink_to(REAL / "foreign/tfrecord" / name)
         source = opened(link)
-        read = source.read(np.arange(count), Told(32), 0, replace_bad=False)
+        read = source.read(np.arange(count), FixedViews(32), 0, replace_bad=False)
         assert (len(source), len(read.images), read.bad) == (count, count, [])
     assert source.classes == [str(i) for i in range(10)]

@@ -1,4 +1,4 @@
-"""The indexes of a dataset's files: those that are kept and fit are used, the others are made, once, with progress."""
+"""The indexes of a dataset's files: read from the cache, or made once, with a progress bar."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -9,19 +9,20 @@ from pathlib import Path
 from rich.console import Console
 
 from phalanx.atomic import write_atomically
-from phalanx.data.sources.file_cache import can_write_into, kept_beside, kept_in_cache, one_at_a_time
-from phalanx.data.sources.index import Fit, Index, IndexBuilder, Stamp, read_index
+from phalanx.data.sources.shards.file_cache import can_write_into, path_beside, path_in_cache, process_lock
+from phalanx.data.sources.shards.index import Fit, Index, IndexBuilder, read_index
+from phalanx.data.sources.stamp import Stamp
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 from phalanx.observe.progress import megabytes
 
 ENDING = ".index"
-MOST_NOTES = 3  # of a kind
+MAX_NOTES = 3  # of the same kind
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a dataset: as it is named, and the file that is read (another one where it had to be unpacked)."""
+    """One file of a dataset: its path, and the file that is read (another one if it had to be unpacked)."""
 
     path: Path
     stamp: Stamp
@@ -36,7 +37,7 @@ class Shard:
 
 
 class Reader(ABC):
-    """How a format finds the samples of a file, and the image in what is stored of one."""
+    """A format: finds the samples of a file, and the image in the stored bytes of a sample."""
 
     @property
     @abstractmethod
@@ -49,67 +50,65 @@ class Reader(ABC):
 
     @abstractmethod
     def scan(self, window: Window, builder: IndexBuilder) -> None:
-        """Adds the samples of a file. Damaged where it cannot go on."""
+        """Add the samples of a file to the builder. Raises Damaged where it cannot go on."""
 
     def finish(self, shard: Shard, builder: IndexBuilder) -> Index:
-        """The index of what was found."""
+        """The index of a file after the scan."""
         return builder.index()
 
     def counts_from_one(self, indexes: Sequence[Index]) -> bool:
-        """Whether labels without a 0 are numbers that are counted from 1."""
+        """Whether labels count from 1 if none of them is 0."""
         return False
 
     @abstractmethod
     def image(self, stored: bytes, mark: int) -> bytes:
-        """The compressed image in what is stored of a sample; BadImage where it is damaged."""
+        """The compressed image in the stored bytes of a sample. Raises BadImage if they are damaged."""
 
     def title(self, number: int, offset: int, mark: int, read: Callable[[int, int], bytes]) -> str:
-        """What to call a sample of a file, after the file's name. `read(offset, count)` gives bytes of the file."""
+        """A sample's name, to follow the file's name. `read(offset, count)` reads bytes of the file."""
         return f" #{number} (offset {offset})"
 
 
 @dataclass
 class Indexed:
-    """The index of each shard, and what the user should know."""
+    """The index of each shard, and notes for the user."""
 
     indexes: list[Index]
     notes: list[str] = field(default_factory=list)
 
 
 def indexed(shards: Sequence[Shard], reader: Reader, *, salvage: bool) -> Indexed:
-    """The indexes of all shards. With `salvage`, a damaged file counts up to its damage instead of being refused."""
+    """The indexes of all shards. With `salvage`, a damaged file is used up to the damage instead of being refused."""
     fits = [_fit(shard, reader, salvage) for shard in shards]
-    found = [_kept(shard, fit) for shard, fit in zip(shards, fits, strict=True)]
-    not_kept = []
+    found = [_cached(shard, fit) for shard, fit in zip(shards, fits, strict=True)]
+    not_cached = []
     for home, numbers in _by_home(shards, [number for number, index in enumerate(found) if index is None]).items():
         folder = shards[numbers[0]].path.parent
-        with contextlib.nullcontext() if home is None else one_at_a_time(home, f"indexing {folder}"):
-            # Of several processes that start together, one makes them, and the others find them here.
+        with contextlib.nullcontext() if home is None else process_lock(home, f"indexing {folder}"):
+            # Of several processes that start together, one makes the indexes, and the others find them here.
             for number in numbers:
-                found[number] = _kept(shards[number], fits[number])
+                found[number] = _cached(shards[number], fits[number])
             missing = [number for number in numbers if found[number] is None]
             made = _make([shards[number] for number in missing], reader, salvage)
             for number, index in zip(missing, made, strict=True):
                 found[number] = index
-                if home is None or not _keep(index, shards[number], fits[number]):
-                    not_kept.append(
-                        f"the index of {shards[number].path} could not be kept: the next start makes it again"
+                if home is None or not _cache(index, shards[number], fits[number]):
+                    not_cached.append(
+                        f"the index of {shards[number].path} could not be cached: the next start makes it again"
                     )
     indexes = [index for index in found if index is not None]
     of_files = [note for shard in shards for note in shard.notes]
     of_content = [f"{shard.path}: {note}" for shard, index in zip(shards, indexes, strict=True) for note in index.notes]
-    return Indexed(indexes, [note for notes in (not_kept, of_files, of_content) for note in _some(notes)])
+    return Indexed(indexes, [note for notes in (not_cached, of_files, of_content) for note in _some(notes)])
 
 
 def _some(notes: list[str]) -> list[str]:
-    """A thousand files need not say the same."""
-    return (
-        notes if len(notes) <= MOST_NOTES else [*notes[:MOST_NOTES], f"… and {len(notes) - MOST_NOTES:,} more like it"]
-    )
+    """The first few notes of a kind."""
+    return notes if len(notes) <= MAX_NOTES else [*notes[:MAX_NOTES], f"… and {len(notes) - MAX_NOTES:,} more like it"]
 
 
 def _by_home(shards: Sequence[Shard], numbers: list[int]) -> dict[Path | None, list[int]]:
-    """Shards by the folder in which their indexes will be kept; None where there is none."""
+    """Shards by the folder for their indexes; None if there is no folder that can be written."""
     home_of = {folder: _home(folder) for folder in {shards[number].path.parent for number in numbers}}
     grouped: dict[Path | None, list[int]] = {}
     for number in numbers:
@@ -121,32 +120,32 @@ def _make(shards: Sequence[Shard], reader: Reader, salvage: bool) -> Iterator[In
     if not shards:
         return
     what = f"indexing {shards[0].path.name if len(shards) == 1 else f'{len(shards):,} files'}"
-    with megabytes(Console(stderr=True), what, sum(shard.data_stamp.size for shard in shards)) as tell:
+    with megabytes(Console(stderr=True), what, sum(shard.data_stamp.size for shard in shards)) as advance:
         for shard in shards:
-            yield _made(shard, reader, salvage, tell)
+            yield _made(shard, reader, salvage, advance)
 
 
 def _fit(shard: Shard, reader: Reader, salvage: bool) -> Fit:
     fingerprint = reader.fingerprint + (" salvaged" if salvage else "")
-    # The file that is read comes first: its size bounds what the index may point at.
+    # The file that is read comes first: its size bounds the offsets in the index.
     beside = (Stamp.of(path) for path in reader.beside(shard.path))
     return Fit(fingerprint, (shard.data_stamp, shard.stamp, *beside))
 
 
 def _places(path: Path) -> list[Path]:
-    """Where an index is looked for."""
-    places = [kept_beside(path, ENDING)]
+    """The paths where an index may be."""
+    places = [path_beside(path, ENDING)]
     with contextlib.suppress(RuntimeError):  # there is no home folder
-        places.append(kept_in_cache(path, "index", ENDING))
+        places.append(path_in_cache(path, "index", ENDING))
     return places
 
 
 def _home(folder: Path) -> Path | None:
-    """Where new indexes of a folder's files are kept."""
+    """The folder for new indexes of a folder's files."""
     return next((place.parent for place in _places(folder / "any") if can_write_into(place.parent)), None)
 
 
-def _kept(shard: Shard, fit: Fit) -> Index | None:
+def _cached(shard: Shard, fit: Fit) -> Index | None:
     for place in _places(shard.path):
         try:
             index = read_index(place.read_bytes(), fit)
@@ -157,10 +156,10 @@ def _kept(shard: Shard, fit: Fit) -> Index | None:
     return None
 
 
-def _made(shard: Shard, reader: Reader, salvage: bool, tell: Callable[[int], None]) -> Index:
+def _made(shard: Shard, reader: Reader, salvage: bool, advance: Callable[[int], None]) -> Index:
     builder = IndexBuilder()
     with shard.data.open("rb", buffering=0) as file:
-        window = Window(shard.path, file.fileno(), shard.data_stamp.size, tell)
+        window = Window(shard.path, file.fileno(), shard.data_stamp.size, advance)
         try:
             reader.scan(window, builder)
         except Damaged as damage:
@@ -175,20 +174,20 @@ def _made(shard: Shard, reader: Reader, salvage: bool, tell: Callable[[int], Non
         raise UserError(
             f"{shard.path} holds no samples",
             why="; ".join(index.notes) or "there is no image with a label in it",
-            remedy="leave it out, or check that it is what it should be",
+            remedy="leave it out, or check that it is the right file",
         )
     return index
 
 
-def refused(path: Path, damage: Damaged, num_whole: int) -> UserError:
+def refused(path: Path, damage: Damaged, num_good: int) -> UserError:
     return UserError(
         f"{path} is damaged at offset {damage.offset:,}",
-        why=f"{damage.why}; {num_whole:,} samples before it are whole",
-        remedy="copy or download the file again; or use what comes before the damage with data.salvage=true",
+        why=f"{damage.why}; {num_good:,} samples before it are good",
+        remedy="copy or download the file again; or use the samples before the damage with data.salvage=true",
     )
 
 
-def _keep(index: Index, shard: Shard, fit: Fit) -> bool:
+def _cache(index: Index, shard: Shard, fit: Fit) -> bool:
     data = index.to_bytes(fit)
     for place in _places(shard.path):
         try:

@@ -1,6 +1,6 @@
-"""Images in Arrow files, as Hugging Face `datasets` keeps them: where the bytes of each row lie in the file.
+"""Images in Arrow files of Hugging Face `datasets`: the offsets of each row's bytes in the file.
 
-pyarrow reads the tables; after that, images are read like those of every other format, from their places in the file.
+pyarrow reads the tables once; after that, images are read at their offsets, as in every other format.
 """
 
 import os
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.data.sources.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.index import LARGEST_SAMPLE, IndexBuilder, Label
-from phalanx.data.sources.indexing import Reader
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 
-BY_PATH = 1  # the mark of a row that names a file instead of holding its bytes
+BY_PATH = 1  # the mark of a row with the path of a file instead of its bytes
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ArrowReader(Reader):
             builder.notes.append(f"{without_image:,} rows without an image are left out")
 
     def _batches(self, arrow: Any, whole: Any, window: Window) -> Iterator[tuple[list[Any], list[list[int]]]]:
-        """(labels, places of the images) batch by batch."""
+        """(labels, positions of the images) batch by batch."""
         offset = 0
         try:
             for batch in _record_batches(arrow, whole):
@@ -59,8 +59,8 @@ class ArrowReader(Reader):
                 offset = max([offset, *(place[0] + place[1] for place in places)])
         except (UserError, Damaged):
             raise
-        except Exception as error:  # what is damaged leaves pyarrow by every kind of exception
-            raise Damaged(offset, f"from here on it is no Arrow file: {str(error)[:200]}") from error
+        except Exception as error:  # a damaged file raises all kinds of exceptions in pyarrow
+            raise Damaged(offset, f"from here on it is not an Arrow file: {str(error)[:200]}") from error
 
     def _column(self, window: Window, batch: Any, name: str) -> Any:
         places = batch.schema.get_all_field_indices(name)
@@ -72,7 +72,7 @@ class ArrowReader(Reader):
                 remedy="name the columns with data.image_field and data.label_field",
             )
         column = batch.column(places[0])
-        column.validate(full=True)  # a flipped bit in an offset would otherwise be followed anywhere
+        column.validate(full=True)  # a damaged offset could point anywhere
         return column
 
     def _label(self, window: Window, row: int, value: Any) -> Label:
@@ -134,15 +134,15 @@ def _spans(arrow: Any, column: Any, whole: Any, window: Window) -> npt.NDArray[n
     if not 0 <= start <= start + data.size <= whole.size:
         raise UserError(
             f"{window.path} is compressed",
-            why="images are read where they lie in the file",
-            remedy="save the dataset anew, without compression",
+            why="images are read at their offsets in the file",
+            remedy="save the dataset again, without compression",
         )
     bounds = np.frombuffer(offsets, np.int64 if wide else np.int32, len(column) + 1 + column.offset)[column.offset :]
     spans[:, 0] = start + bounds[:-1]
     spans[:, 1] = np.diff(bounds.astype(np.int64))
     spans[~column.is_valid().to_numpy(zero_copy_only=False), 1] = 0
     if int(spans[:, 1].max()) > LARGEST_SAMPLE:
-        raise Damaged(int(spans[int(spans[:, 1].argmax()), 0]), "a value of more than a gigabyte is no image")
+        raise Damaged(int(spans[int(spans[:, 1].argmax()), 0]), "a value of more than a gigabyte is not an image")
     return spans
 
 
