@@ -1,11 +1,11 @@
-"""Which Phalanx this is: its version and a digest of its files, by which hosts see whether they run the same."""
+"""The version of this Phalanx and a digest of its files, to check that all hosts run the same code."""
 
 import hashlib
 from pathlib import Path
 
 from phalanx import __version__
 
-_COUNTED = (".py", ".yaml", ".c")
+_SUFFIXES = (".py", ".yaml", ".c", ".h")
 
 
 def version_here() -> str:
@@ -13,9 +13,9 @@ def version_here() -> str:
 
 
 def digest_here() -> str:
-    """Equal on two hosts where every source file and recipe of the package is."""
+    """A digest of all source files and recipes of the package."""
     root = Path(__file__).resolve().parent.parent
     total = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.suffix in _COUNTED):
+    for path in sorted(path for path in root.rglob("*") if path.suffix in _SUFFIXES):
         total.update(f"{path.relative_to(root)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()[:16]
