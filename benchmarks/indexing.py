@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from crc32c import crc32c
 from tests.data.shard_files import Sample, example, tf_record, write_rec, write_wds
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.crc32c import crc32c
 from phalanx.data.sources.folders import open_class_folders
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.recordio import open_recordio
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.tfrecord import open_tfrecord
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.recordio import open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.tfrecord import open_tfrecord
+from phalanx.data.sources.shards.webdataset import open_webdataset
 
 
 def main() -> None:

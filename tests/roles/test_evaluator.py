@@ -25,7 +25,7 @@ from phalanx.native.build import find_library
 from phalanx.observe.plots import read_curves
 from phalanx.roles.evaluator import Evaluator, make_evaluator
 from phalanx.roles.request import Request
-from phalanx.roles.trainer import run
+from phalanx.roles.run import run
 from phalanx.runs import checkpoint
 from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE, read_events
 from phalanx.runs.folder import RunFolder
@@ -128,9 +128,9 @@ def test_it_has_the_cores_that_trainers_of_its_host_leave(unmeasured: Path) -> N
     config = resolve([RunFolder(unmeasured).layer()]).config
     config = config.model_copy(update={"machine": config.machine.model_copy(update={"threads": "auto"})})
     threads = []
-    for beside in (0, cores() - 1):
+    for local_trainers in (0, cores() - 1):
         console = Console(file=io.StringIO())
-        evaluator = make_evaluator(config, RunFolder(unmeasured), console, lambda: False, beside=beside)
+        evaluator = make_evaluator(config, RunFolder(unmeasured), console, lambda: False, local_trainers=local_trainers)
         assert evaluator.evaluate_next()
         threads.append(torch.get_num_threads())
     assert threads == [cores(), 1]
@@ -205,4 +205,4 @@ def test_one_trainer_with_an_evaluator_and_the_best_across_a_resume(trained: Pat
     assert checkpoint.path_of(out / "checkpoints", summary["best"]["step"]).is_dir()
     finished = Request(resolve([RunFolder(out).layer()]), "test", resume=RunFolder(out))
     with pytest.raises(UserError, match="is finished"):
-        run(finished, Console(file=io.StringIO()), Role(run=out, launcher="phalanx"))
+        run(finished, Role(run=out, launcher="phalanx"), Console(file=io.StringIO()))

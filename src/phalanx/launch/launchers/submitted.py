@@ -1,4 +1,4 @@
-"""RUN/batch.json: which scheduler has a run's job, and under which number. `status` and `stop` ask that scheduler."""
+"""RUN/batch.json: the scheduler and number of a run's batch job. `status` and `stop` query that scheduler."""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from phalanx.launch.launchers.scheduler import Scheduler, State
 from phalanx.launch.launchers.sge import Pbs, Sge
 from phalanx.launch.launchers.slurm import Slurm
-from phalanx.runs.folder import write_whole
+from phalanx.runs.folder import write_run_file
 
 SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "sge": Sge, "pbs": Pbs}
 _RECORD = "batch.json"
@@ -15,13 +15,13 @@ _RECORD = "batch.json"
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that a scheduler has or had."""
+    """A submitted job."""
 
     scheduler: str
     job: str
 
     def write(self, run: Path) -> None:
-        write_whole(run / _RECORD, json.dumps({"scheduler": self.scheduler, "job": self.job}) + "\n")
+        write_run_file(run / _RECORD, json.dumps({"scheduler": self.scheduler, "job": self.job}) + "\n")
 
     def state(self) -> State:
         return SCHEDULERS[self.scheduler]().state(self.job)
@@ -31,10 +31,10 @@ class Submitted:
 
 
 def submitted_job(run: Path | None) -> Submitted | None:
-    """The batch job of a run, if it has one that has not ended."""
+    """A run's batch job, if it has one that has not ended."""
     try:
-        told = json.loads((run / _RECORD).read_text(encoding="utf-8")) if run is not None else None
+        data = json.loads((run / _RECORD).read_text(encoding="utf-8")) if run is not None else None
     except (OSError, ValueError):
         return None
-    found = Submitted(told["scheduler"], told["job"]) if told else None
+    found = Submitted(data["scheduler"], data["job"]) if data else None
     return found if found is not None and found.state().kind != "ended" else None
