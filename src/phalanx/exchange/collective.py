@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from phalanx.config.role import Role
+from phalanx.custom.blame import raised_by_user
 from phalanx.data.order import Share
 from phalanx.exchange.base import Applied, LostWorker, Rescued
 from phalanx.exchange.compress.hooks import register
@@ -205,7 +206,9 @@ class CollectiveExchange:
             yield
         except (RuntimeError, dist.DistBackendError) as error:
             text = str(error)
-            if not any(sign in text.lower() for sign in ("connection", "gloo", "timed out", "nccl", "peer", "socket")):
+            if raised_by_user(error) or not any(
+                sign in text.lower() for sign in ("connection", "gloo", "timed out", "nccl", "peer", "socket")
+            ):
                 raise
             raise (self._peers.known() if self._peers else None) or LostWorker(
                 "another worker of this job is gone or silent",
