@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,11 +23,10 @@ def make_loss(config: LossConfig) -> Loss:
     """The loss that training minimises. Evaluation reports plain cross-entropy, whatever this is."""
     if not is_reference(config.name):
         return partial(F.cross_entropy, label_smoothing=config.label_smoothing)
-    own = load(config.name)
-    function: Loss
+    own: Any = load(config.name)
     with user_code():
         given = arguments(own, config.name, "loss.options", _offered(config), config.options)
-        function = own(**given) if inspect.isclass(own) else partial(own, **given)
+        function: Any = own(**given) if inspect.isclass(own) else partial(own, **given)
     if isinstance(function, nn.Module) and any(True for _ in function.parameters()):
         raise UserError(
             f"{config.name} has parameters of its own",

@@ -108,7 +108,7 @@ class Server:
         except UserError as error:  # such as an optimizer that does not exist: the trainer tells its user
             self._send(identity, header.reply(MessageKind.FAILED), _told(error))
         except Exception as error:
-            blamed = blame(error)
+            blamed = blame(error, "correct it, and go on with: phalanx train --resume RUN --accept-code new")
             if blamed is None:
                 raise
             self._send(identity, header.reply(MessageKind.FAILED), _told(blamed))
