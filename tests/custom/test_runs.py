@@ -1,6 +1,7 @@
 """Runs with a model, loss, optimizer and schedule of the user's own: exact, resumable, errors show the user's lines."""
 
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from phalanx.custom.installed import install
 from phalanx.data.augment.mixing import Targets
 from phalanx.engine.loss import make_loss, training_loss
 from phalanx.errors import UserError
+from phalanx.net.interfaces import free_port
 from phalanx.runs import checkpoint
 from tests.custom.project import OWN, STEPS, write_project
 
@@ -171,6 +173,30 @@ def test_a_model_that_does_not_fit(tmp_path: Path, project: Path, change: tuple[
         train(tmp_path / "run")
     assert said in str(caught.value)
     assert not (tmp_path / "run" / "events.jsonl").exists()
+
+
+def test_workers_with_different_code_are_refused(tmp_path: Path) -> None:
+    """As torchrun starts them: each reads its own files."""
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port("127.0.0.1")), "WORLD_SIZE": "2"}
+    folders = [write_project(tmp_path / str(rank)) for rank in (0, 1)]
+    (folders[1] / "blocks.py").write_text((folders[1] / "blocks.py").read_text() + "\n")
+    words = [sys.executable, "-m", "phalanx", "train", "digits", *OWN, *STEPS, "--out", str(tmp_path / "run")]
+    started = [
+        subprocess.Popen(
+            words,
+            env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, folder in enumerate(folders)
+    ]
+    for process in started:
+        told = process.communicate(timeout=120)[1]
+        assert process.returncode == 2
+        assert "different code in blocks.py" in told
+        assert "for worker 1 on" in told
 
 
 def test_a_loss_of_mixed_labels_counts_by_their_share(project: Path) -> None:

@@ -13,11 +13,10 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.batch import samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
-from phalanx.cpu.convolution import forget_algorithms
-from phalanx.cpu.prepare import prepare
 from phalanx.custom import user_code
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.augment.mixing import to_input
@@ -37,12 +36,11 @@ from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.sizes import plan_sizes, refuse_unseen_sizes, tell_sizes
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
-from phalanx.engine.summary import header_rows, print_summary, write_summary
 from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.engine.weights import initialize_from, restore
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
-from phalanx.exchange.base import Elastic, LostWorker
+from phalanx.exchange.base import LostWorker
 from phalanx.exchange.make import make_exchange
 from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
 from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
@@ -52,7 +50,8 @@ from phalanx.models.fast import FastNet
 from phalanx.net.key import key_of, read_key
 from phalanx.observe.display import PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
-from phalanx.observe.tables import print_rows
+from phalanx.observe.outcome import print_outcome, save_curves
+from phalanx.observe.start_up import describe_start, is_verbose
 from phalanx.optim.own import optimizer_notes
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.roles.console import claim, may_speak
@@ -64,6 +63,7 @@ from phalanx.runs.code import write_code
 from phalanx.runs.evaluations import EvaluatorNews, evaluations
 from phalanx.runs.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
 from phalanx.runs.folder import RUNS, RunFolder, create_run
+from phalanx.runs.summary import write_summary
 from phalanx.signals import StopRequest
 
 FIRST_IMAGES = 5000  # that a model may look at before it learns
@@ -144,7 +144,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
             code=config.code.files,
         )
     if not keeps_algorithms:
-        forget_algorithms(model)
+        cpu.forget(model)
     algorithms = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
     folder = request.resume or _folder(request, role)
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
@@ -156,6 +156,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     displays: list[Sink] = [display, *(PlainDisplay(log, worker) for log in consoles[1:])]
     observer = Observer(displays)
     news, last_eval = None, None
+    notes = [*splits.notes, *loss_notes(config.loss), *optimizer_notes(config.optim)]
     start = ev.Start(
         command=request.command,
         model=config.model.name,
@@ -171,23 +172,25 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
             **tell_sizes(sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
-        notes=[
-            *splits.notes,
-            *loss_notes(config.loss),
-            *optimizer_notes(config.optim),
-            *job_settings.notes,
-            *([algorithms] if algorithms else []),
-        ],
+        notes=[*notes, *job_settings.warnings, *algorithms.notes, *algorithms.warnings],
     )
-    rows = header_rows(start, config, folder, role)
-    for console in consoles:
-        console.print(Text(f"phalanx train · {config.name}", style="bold"))
-        print_rows(console, rows)
+    start_up = describe_start(
+        start,
+        config,
+        role,
+        folder=str(folder.path) if role.rank == 0 or role.run else "see the output of trainer-0",
+        peak_lr=scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step),
+        notes=notes,
+        warnings=[*job_settings.warnings, *algorithms.warnings],
+        log_notes=algorithms.notes,
+    )
+    for number, console in enumerate(consoles):  # the first may be a screen; the others are logs
+        start_up.print_to(console, verbose=number > 0 or role.rank > 0 or is_verbose())
     if role.rank == 0:
         write_code(folder.path, request.code)
         folder.write_config(request.resolved)
         log = LogFile(folder.path)
-        log.text("\n".join(f"{name}: {value}" for name, value in rows.items()))
+        log.text(start_up.text())
         observer.sinks = [EventFile(folder.path), log, *displays]
         if config.eval.evaluator:
             news = EvaluatorNews(folder.path, Observer([log, *displays]).emit)
@@ -227,8 +230,8 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         last_eval=last_eval,
     )
     boundary = None
-    if role.elastic and exchange.lockstep and isinstance(exchange, Elastic):
-        boundary = Boundary(exchange)
+    if role.elastic and exchange.recovery is not None:
+        boundary = Boundary(exchange.recovery)
     with stop:
         try:
             if boundary is not None and request.resume is None:
@@ -260,9 +263,12 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         if role.rank == 0:
             if finished:
                 trainer.await_evaluator(state)
-            summary = write_summary(folder, state, trainer, request.command, start, finished)
+            summary = trainer.summary(state, start, finished)
+            write_summary(folder, summary)
+            if config.train.curves:
+                save_curves(folder)
             for console in consoles:
-                print_summary(console, folder, summary, finished)
+                print_outcome(console, folder, summary)
         else:
             for console in consoles:
                 console.print(Text("done" if finished else "stopped"))
@@ -298,7 +304,7 @@ def _model(config: RunConfig, spec: ModelSpec, settings: Settings, sizes: Sizes)
     refuse_unseen_sizes(model, sizes, config.model.name, spec.channels)
     if settings.compile:
         model.compile()
-    prepare(model, settings.fast_path, to_train=True)
+    cpu.prepare(model, settings.fast_path, to_train=True)
     return model
 
 

@@ -21,7 +21,7 @@ from phalanx.launch.run_files import CODE, CONFIG, verify_step
 from phalanx.observe.tables import print_line
 from phalanx.roles.request import accept_words, resume_words
 from phalanx.runs.code import write_code
-from phalanx.runs.folder import RUNS, create_run, write_whole
+from phalanx.runs.folder import RUNS, create_run, write_run_file
 from phalanx.runs.rewind import put_aside_after
 
 
@@ -50,7 +50,7 @@ def start(plan: LaunchPlan, console: Console) -> int:
     if plan.request.resume is None:  # the job reads its settings from there, whenever it runs
         write_code(run, plan.request.code)
         folder.write_config(plan.request.resolved)
-    write_whole(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
+    write_run_file(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
     try:
         number = scheduler.submit(str(path))
     except UserError:
