@@ -19,6 +19,7 @@ from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.open import open_data, open_split
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
+from phalanx.engine.loss import PLAIN
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import views_of
@@ -101,7 +102,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
     engine = Engine(
         trained.settings,
         inputs,
-        config.loss.label_smoothing,
+        PLAIN,
         k,
         config.train.seed,
         views_of(config.eval),
