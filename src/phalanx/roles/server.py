@@ -1,6 +1,7 @@
 """The main of a parameter server: serve until all workers have left or the launcher ends it, and leave a log."""
 
 import signal
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -23,8 +24,11 @@ from phalanx.net.waiting import Patience
 _LINGER_S = 2.0  # for the last replies to be sent
 
 
-def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1) -> None:
-    """Be the server that `role` says. One thread by default: a second one, beside busy trainers, gave no clear gain."""
+def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1, code: Collection[str] = ()) -> None:
+    """Be the server that `role` says. One thread by default: a second one, beside busy trainers, gave no clear gain.
+
+    `code` are the references that trainers may name as optimizer or schedule: those of this server's own request.
+    """
     exchange = exchange or ExchangeConfig()
     torch.set_num_threads(threads)
     context = zmq.Context()
@@ -34,7 +38,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     presence = Presence(socket, role.key, exchange.silence_s, TICK_S)
     # Our launchers start lost workers anew, and end servers that are not needed; with others no worker comes back.
     patience_s = None if role.launcher == "phalanx" else exchange.silence_s
-    server = Server(socket, role.rank, role.key, journal, presence, patience_s)
+    server = Server(socket, role.rank, role.key, journal, presence, patience_s, code)
     waiting = Patience(exchange.timeout_s)
 
     def tick() -> None:

@@ -1,13 +1,15 @@
 """A parameter server: workers join and leave it, and it notices which of them are lost."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 import torch
 import zmq
 
+from phalanx.custom import blame, is_reference
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.pserver.gather import Gathered
@@ -38,9 +40,14 @@ class Server:
         journal: Journal,
         presence: Presence,
         patience_s: float | None = None,
+        code: Collection[str] = (),
     ) -> None:
-        """When all workers are lost, they may take `patience_s` to come back; by default as long as the job waits."""
+        """When all workers are lost, they may take `patience_s` to come back; by default as long as the job waits.
+
+        `code` are the references to user code that this server was started with: workers may name no others.
+        """
         self._number, self._journal, self._presence, self._patience_s = number, journal, presence, patience_s
+        self._code = code
         self.members = Members()
         self.finished = False
         self._requests = RequestServer(socket, make_seal(key), WIRE, journal.refused, self._handlers())
@@ -73,12 +80,26 @@ class Server:
         def from_member(handler: Callable[[Member, ServerMessage], None]) -> Callable[[Request[Header]], None]:
             return lambda request: handler(self.members.of(request.identity, request.header), request.message)
 
-        return {
+        handlers = {
             MessageKind.JOIN: self._join,
             MessageKind.GATHER: self._gather,
             MessageKind.LOST: self._declared_lost,
             **{kind: from_member(handler) for kind, handler in of_members.items()},
         }
+        return {kind: partial(self._run, handler) for kind, handler in handlers.items()}
+
+    def _run(self, handler: Callable[[Request[Header]], None], request: Request[Header]) -> None:
+        """Run a handler. An error of the user's own optimizer or schedule ends the job, and all workers get it."""
+        try:
+            handler(request)
+        except (Refused, UserError):
+            raise
+        except Exception as error:
+            blamed = blame(error, "correct it, and go on with: phalanx train --resume RUN --accept-code new")
+            if blamed is None:
+                raise
+            self._fail(blamed)
+            raise blamed from error
 
     @property
     def slices(self) -> SliceServer:
@@ -109,6 +130,9 @@ class Server:
         sent = self._proven(request)
         job = ServerJob.from_description(sent.get("job", {}))
         rank = request.header.worker
+        for named in (job.optim.name, job.schedule.kind):
+            if is_reference(named) and named not in self._code:
+                raise cannot_join(rank, f"it names the code {named}, which this server was not started with")
         slices = self._slices or self._configure(job)
         if difference := slices.job.difference(job):
             raise cannot_join(rank, f"its settings differ from the others': {difference}")
