@@ -1,4 +1,4 @@
-"""`phalanx predict`: what a trained model sees on pictures, the most probable classes first."""
+"""`phalanx predict`: the most probable classes of images."""
 
 import glob
 import json
@@ -34,9 +34,9 @@ class Prediction:
 
 
 def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
-    """Print what is on each image as it is known. The exit code tells whether all of them were readable."""
+    """Print the classes of each image. Returns 1 if an image was not readable."""
     names = find_images(images)
-    # A minute of compiling would only delay the answer.
+    # Compiling would take longer than predicting.
     trained = load_trained(place, {"device": device, "compile": False})
     failed = 0
     for number, predictions in enumerate(_predictions(trained, names, top_k)):
@@ -50,7 +50,7 @@ def predict_images(console: Console, place: Path, images: Sequence[str], top_k: 
 
 
 def find_images(words: Sequence[str]) -> list[bytes]:
-    """The image files that are meant: files as named, folders with all below them, globs. Each once, in order."""
+    """Image files from names, folders (with subfolders) and globs. Each once, in order."""
     found: dict[bytes, None] = {}
     for word in words:
         # Path.glob refuses patterns that begin at the root
@@ -59,9 +59,9 @@ def find_images(words: Sequence[str]) -> list[bytes]:
         if not files:
             raise UserError(
                 f"there is no image at {word!r}",
-                why="the folder holds no file that ends like an image"
+                why="the folder has no image files"
                 if matches
-                else f"no file, folder or pattern matches, seen from {Path.cwd()}",
+                else f"no file, folder or pattern matches in {Path.cwd()}",
                 remedy="give image files, folders or globs such as 'photos/*.jpg'",
             )
         found.update(dict.fromkeys(files))
@@ -69,7 +69,7 @@ def find_images(words: Sequence[str]) -> list[bytes]:
 
 
 def _files(path: Path) -> list[bytes]:
-    """A file as it is; all images of a folder and of those in it."""
+    """The file itself; or all images of a folder and its subfolders."""
     if not path.is_dir():
         return [os.fsencode(path)]
     return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path)[0]]
@@ -82,7 +82,7 @@ def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[l
         "the images",
         Path(),
         Names(names),
-        np.zeros(len(names), dtype=np.int64),  # nobody asks for their labels
+        np.zeros(len(names), dtype=np.int64),  # labels are not used
         spec.classes,
         channels=spec.channels,
         pool=decode_pool(trained.threads),
@@ -101,7 +101,7 @@ def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[l
 
 
 def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple[str, float]]]:
-    """The likeliest classes of the images of a batch that were readable, by index."""
+    """The most probable classes of the readable images of a batch, by index."""
     answers = {}
     classes = trained.spec.classes
     for micro in batch.micro:
@@ -138,7 +138,7 @@ def _as_json(prediction: Prediction) -> dict[str, object]:
 
 
 def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
-    """For a person: the image is named once."""
+    """Rows for people: the image is named once."""
     if prediction.error is not None:
         return [(prediction.image, f"not readable: {prediction.error}", "")]
     names = [prediction.image, *[""] * len(prediction.classes)]
@@ -146,7 +146,7 @@ def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
 
 
 def _lines(prediction: Prediction) -> list[tuple[str, str, str, str]]:
-    """For a program: each line stands for itself. The rank of an image that was not readable is `error`."""
+    """Rows for programs: complete lines. An unreadable image has the rank `error`."""
     if prediction.error is not None:
         return [(prediction.image, "error", prediction.error, "")]
     ranked = enumerate(prediction.classes, 1)

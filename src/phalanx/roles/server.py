@@ -1,4 +1,4 @@
-"""The main of a server process: bind, serve until all trainers have left or the launcher ends it, leave a log."""
+"""The parameter server's main function: serves until all trainers have left, or the launcher ends it."""
 
 import signal
 import time
@@ -23,11 +23,11 @@ from phalanx.signals import handle
 
 _TICK_MS = 500
 _BURST = 64  # messages between looks at the clock
-_FAREWELL_S = 2.0  # how long the last answers may take to leave
+_FAREWELL_S = 2.0  # to send the last replies
 
 
 def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1) -> None:
-    """Be the server that `role` says. One thread by default: a second one, beside busy trainers, gave no clear gain."""
+    """Run a parameter server. One thread by default: next to busy trainers a second one gave no clear gain."""
     exchange = exchange or ExchangeConfig()
     torch.set_num_threads(threads)
     context = zmq.Context()
@@ -35,7 +35,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     socket = bind(context, role, exchange.silence_s, allowlist)
     journal = Journal(role.run / "logs" / f"{role.name}.jsonl" if role.run else None)
     presence = Presence(socket, role.key, exchange.silence_s, _TICK_MS / 1000)
-    # Our launchers start lost workers anew, and end servers that nobody needs; of others nobody comes back.
+    # Our launchers restart lost workers and end unused servers. Other launchers do not restart workers.
     patience_s = None if role.launcher == "phalanx" else exchange.silence_s
     server = Server(socket, role.rank, Seal(role.key), journal, presence, patience_s)
     waiting = Patience(exchange.timeout_s)
@@ -67,7 +67,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
             if time.monotonic() >= next_tick:
                 server.tick()
                 if not server.begun and role.launcher != "phalanx":
-                    _wait_for_the_first(role, waiting, presence)
+                    _wait_for_first(role, waiting, presence)
                 next_tick = time.monotonic() + _TICK_MS / 1000
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -86,11 +86,11 @@ def _drain(socket: "zmq.Socket[bytes]", server: Server, allowlist: Allowlist | N
             server.handle(frames)
         elif allowlist.admits(address := str(frames[0].get("Peer-Address"))):
             server.handle(frames)
-            _narrow(allowlist, server, bytes(frames[0].buffer), address)
+            _restrict(allowlist, server, bytes(frames[0].buffer), address)
 
 
-def _narrow(allowlist: Allowlist, server: Server, identity: bytes, address: str) -> None:
-    """Where trainers' hosts were not known, they are when all have joined: then nobody else's are admitted."""
+def _restrict(allowlist: Allowlist, server: Server, identity: bytes, address: str) -> None:
+    """Add hosts of trainers that joined, if they were unknown. When all have joined, admit no others."""
     members = server.members
     if allowlist.first_come and any(member.identity == identity for member in members.by_rank.values()):
         allowlist.add(address)
@@ -98,15 +98,15 @@ def _narrow(allowlist: Allowlist, server: Server, identity: bytes, address: str)
             allowlist.close()
 
 
-def _wait_for_the_first(role: Role, waiting: Patience, presence: Presence) -> None:
-    """Nobody has joined yet. While the first worker is here, its data or model may take any time to open."""
+def _wait_for_first(role: Role, waiting: Patience, presence: Presence) -> None:
+    """Wait for the first worker. Once it is connected, opening data and model may take any time."""
     if presence.here(0):
         return
     if waiting.over:
         raise UserError(
-            f"no worker came to {role.name} at {role.servers[role.rank]}",
-            why=f"it has waited for {waiting.timeout_s:g} s (exchange.timeout_s)",
-            remedy="see whether the workers were started, and whether they know this address and the same PHALANX_KEY",
+            f"no worker connected to {role.name} at {role.servers[role.rank]}",
+            why=f"it waited for {waiting.timeout_s:g} s (exchange.timeout_s)",
+            remedy="check that the workers have started, with this address and the same PHALANX_KEY",
         )
     if waiting.due:
         waiting.word(f"{role.name} at {role.servers[role.rank]} waits for the first worker")
@@ -118,7 +118,7 @@ def bind(
     silence_s: float = ExchangeConfig().silence_s,
     allowlist: Allowlist | None = None,
 ) -> "zmq.Socket[bytes]":
-    """The server's socket, bound to its address. What is sent to somebody who is not there is an error."""
+    """The server's socket, bound to its address. Sending to a disconnected peer is an error."""
     options = {**heartbeats(silence_s), zmq.ROUTER_MANDATORY: 1}
     address, who = role.servers[role.rank], f"the parameter {role.name}"
     harm = "change the model"

@@ -51,7 +51,7 @@ from phalanx.observe.display import PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
 from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
-from phalanx.roles.console import claim, may_speak
+from phalanx.roles.console import claim, may_print
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
@@ -143,7 +143,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
         resumed = ev.Resume(0, 0, "the beginning", ["nothing had been saved"])
-    consoles[0].quiet = consoles[0].quiet or not may_speak(role)
+    consoles[0].quiet = consoles[0].quiet or not may_print(role)
     worker = role.rank if role.world > 1 else None
     display = make_display(consoles[0], worker)
     displays: list[Sink] = [display, *(PlainDisplay(log, worker) for log in consoles[1:])]
