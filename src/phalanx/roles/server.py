@@ -94,9 +94,9 @@ def _wait_for_the_first(role: Role, waiting: Patience, presence: Presence) -> No
         return
     if waiting.over:
         raise UserError(
-            f"no worker came to {role.name} at {role.servers[role.rank]}",
-            why=f"it has waited for {waiting.timeout_s:g} s (exchange.timeout_s)",
-            remedy="see whether the workers were started, and whether they know this address and the same PHALANX_KEY",
+            f"no worker connected to {role.name} at {role.servers[role.rank]}",
+            why=f"it waited for {waiting.timeout_s:g} s (exchange.timeout_s)",
+            remedy="check that the workers have started, with this address and the same PHALANX_KEY",
         )
     if waiting.due:
         waiting.word(f"{role.name} at {role.servers[role.rank]} waits for the first worker")

@@ -122,8 +122,8 @@ def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
     ("words", "message"),
     [
         ([], "needs --image"),
-        (["--image", "x", "--namespace", "Up_per"], "not a name of Kubernetes"),
-        (["--image", "x", "--volume-claim", "-"], "not a name of Kubernetes"),
+        (["--image", "x", "--namespace", "Up_per"], "not a Kubernetes name"),
+        (["--image", "x", "--volume-claim", "-"], "not a Kubernetes name"),
         (["--image", "x", "--max-restarts", "2"], "has no --max-restarts"),
         (["--image", "x", "--ips", "a"], "has no -H, --ips"),
     ],
