@@ -66,7 +66,7 @@ class Job:
 
 
 def kill_role(lab: Lab, job: Job) -> None:
-    trainers = [one for one in job.alive() if one.host == HIT and b"PHALANX_ROLE=trainer\0" in _environment(one)]
+    trainers = [one for one in job.alive() if one.host == HIT and b"PHALANX_NAME=trainer-" in _environment(one)]
     os.kill(trainers[0].pid, signal.SIGKILL)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.config.role import Role
 from phalanx.machine.openmp import let_idle_threads_sleep
 from phalanx.native.features import hold_libraries_to_level
 from phalanx.roles.request import Request
@@ -50,10 +51,10 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train_digits(out: Path, *settings: str) -> Path:
     """A run on the built-in digits, in this process; the run's folder."""
-    from phalanx.roles.trainer import run
+    from phalanx.roles.run import run
 
     resolved = resolve([*load_recipe("digits").layers, *map(parse_override, settings)])
-    assert run(Request(resolved, "test", out=out), Console(file=io.StringIO())) == 0
+    assert run(Request(resolved, "test", out=out), Role(), Console(file=io.StringIO())).exit_code == 0
     return out
 
 

@@ -13,6 +13,7 @@ SOURCE = Path(phalanx.__file__).parent
 LAYERS = (
     ("__main__",),
     ("cli",),
+    ("api",),
     ("bench", "commands"),
     ("launch",),
     ("roles",),
@@ -29,7 +30,7 @@ LAYERS = (
     ("native",),
     ("config",),
     ("migrate",),
-    ("errors", "signals"),
+    ("atomic", "errors", "signals"),
 )
 LEVEL = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 

@@ -289,7 +289,7 @@ def test_small_evaluated_and_other_convolutions_are_left_alone(tmp_path: Path, m
     assert [type(module) for module in model] == [TunedConv2d, nn.Conv2d, nn.Conv2d]
     with torch.no_grad():
         model(images(2, 4, 9))
-    assert getattr(model[0], "forms", "?") is None
+    assert getattr(model[0], "algorithms", "?") is None
     model(images(2, 4, 9))
     assert model[0].algorithms == PLAIN
     assert not list(tmp_path.rglob("*.json"))

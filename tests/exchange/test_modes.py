@@ -47,16 +47,17 @@ def largest_relative_difference(one: dict[str, torch.Tensor], other: dict[str, t
 
 
 def processes_of(out: Path) -> list[int]:
-    """Processes with this run's folder in their command line."""
+    """Processes with this run's folder in their command line or environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
+                told = (entry / "environ").read_bytes().split(b"\0")
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if str(out).encode() in words and state != "Z":
+            if (str(out).encode() in words or f"PHALANX_RUN={out}".encode() in told) and state != "Z":
                 found.append(int(entry.name))
     return found
 
@@ -145,9 +146,7 @@ def test_a_killed_async_worker_comes_back_while_the_others_go_on(tmp_path: Path)
         [*again, *asynchronous, "eval.every=100%"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     until(lambda: (out / "log.txt").exists() and "step 20:" in (out / "log.txt").read_text())
-    victim = next(
-        pid for pid in processes_of(out) if b"PHALANX_ROLE=trainer\0" in environ(pid) and b"RANK=2\0" in environ(pid)
-    )
+    victim = next(pid for pid in processes_of(out) if b"PHALANX_NAME=trainer-2\0" in environ(pid))
     os.kill(victim, signal.SIGKILL)
     until(lambda: '"rejoined": true' in (out / "logs" / "server-0.jsonl").read_text())
     process.send_signal(signal.SIGINT)

@@ -106,13 +106,13 @@ SETTINGS += ["optim.lr=0.002", "schedule.kind=constant", "eval.every=1ep"]
 
 
 def train_one_of_two(rank: int, out: Path, port: int, extra: tuple[str, ...]) -> None:
-    from phalanx.roles.trainer import run
+    from phalanx.roles.run import run
 
     two = ["exchange.method=collective", "exchange.workers=2", "exchange.sync_bn=true"]
     resolved = resolve([*load_recipe("digits").layers, *map(parse_override, [*SETTINGS, *two, *extra])])
     role = Role(rank=rank, world=2, local_rank=rank, local_world=2, master=f"127.0.0.1:{port}", run=out)
     out.mkdir(exist_ok=True)
-    assert run(Request(resolved, "test", out=out), Console(file=io.StringIO()), role) == 0
+    assert run(Request(resolved, "test", out=out), role, Console(file=io.StringIO())).exit_code == 0
 
 
 def train_two(out: Path, *extra: str) -> dict[str, Tensor]:

@@ -1,38 +1,40 @@
 """Jobs whose roles do nothing but live: for what launching itself must do, without waiting for torch.
 
-python sleepers.py role [WHAT]...          a role; see `Sleeper`
+python sleepers.py role FILE                a role; see `role`
 python sleepers.py launch RUN SSH_CONFIG HOSTS [WHAT]...
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
+from phalanx.config.role import role_from_data
 from phalanx.launch.hosts import parse_hosts
-from phalanx.launch.job import PYTHON, Job
+from phalanx.launch.job import INPUT, PYTHON, Job
 from phalanx.launch.messages import GRACE_S, Word
 from phalanx.launch.multi_host import supervise_over
 from phalanx.launch.policy import Policy
 from phalanx.launch.remote_shell import SshShell
 from phalanx.roles.lifeline import hold_lifeline
 
-ROLE: list[Word] = [PYTHON, str(Path(__file__).resolve()), "role"]
+ROLE: tuple[Word, ...] = (PYTHON, str(Path(__file__).resolve()), "role", INPUT)
 
 
 def sleepers(run: Path, policy: Policy, *what: str, workers: int = 2, servers: int = 0, evaluators: int = 0) -> Job:
     """A job of sleepers. When it forms anew, its roles are told `again` and the number of workers instead."""
     return Job(
         run=run,
-        first=[*ROLE, *what],
-        again=lambda world: [*ROLE, "again", str(world), "end"],
+        request={"words": what},
+        again=lambda world, config: {"words": ["again", str(world), "end"]},
+        argv=ROLE,
         wanted={"trainer": workers, "server": servers, "evaluator": evaluators},
         policy=policy,
         command="phalanx launch -n 2 -- train digits",
@@ -51,16 +53,18 @@ def mine(job: str) -> list[int]:
     return found
 
 
-def role(what: Sequence[str]) -> None:
+def role(given: Path) -> None:
     """Say who this is, start a process that leaves the group, and live until told otherwise.
 
     `end`: trainers end at once. `NAME=CODE`: that role ends so, or by that signal if CODE is negative, when it is
     started for the first time. `stubborn`: TERM is ignored. `slow`: an evaluator takes longer than its grace to leave.
     Anything else is only printed.
     """
-    name = f"{os.environ['PHALANX_ROLE']}-{os.environ['PHALANX_RANK']}"
+    data = json.loads(given.read_text())
+    me, what = role_from_data(data["role"]), data["request"]["words"]
+    name = me.name
     told = dict(word.split("=", 1) for word in what if "=" in word)
-    run = Path(os.environ["PHALANX_RUN"])
+    assert me.run is not None
     hold_lifeline()
     if "stubborn" in what:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -69,9 +73,9 @@ def role(what: Sequence[str]) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, leave)
     subprocess.Popen(["sleep", "1000"], start_new_session=True, stdin=subprocess.DEVNULL)
-    sys.stdout.write(f"{name} of {os.environ['PHALANX_WORLD']} says {' '.join(what)!r}\n")
+    sys.stdout.write(f"{name} of {me.world} says {' '.join(what)!r}\n")
     sys.stdout.flush()
-    mark = run / f"{name}-was-here"
+    mark = me.run / f"{name}-was-here"
     if name in told and not mark.exists():
         mark.touch()
         code = int(told[name])
@@ -96,7 +100,7 @@ def _leave_slowly(number: int, frame: FrameType | None) -> None:
 def main() -> int:
     doing, *words = sys.argv[1:]
     if doing == "role":
-        role(words)
+        role(Path(words[0]))
         return 0
     run, config, hosts, *what = words
     Path(run).mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.config.role import Role, role_to_data
 from phalanx.launch.code import digest_here
 from phalanx.launch.messages import decode, encode
 from phalanx.launch.policy import Policy
@@ -52,12 +53,13 @@ class Spoken:
         raise AssertionError("the agent is gone")
 
     def prepare(self, run: Path, **more: Any) -> dict[str, Any]:
-        told = {"files": {}, "setup": "", "environment": {}, "cwd": str(run.parent), "fresh": True, "mark": "none"}
+        told = {"setup": "", "environment": {}, "cwd": str(run.parent), "fresh": True, "mark": "none"}
         self.say(do="prepare", run=str(run), **{**told, **more})
         return self.hear("ready", "trouble")
 
-    def start(self, role: str, argv: list[Any], **environment: str) -> None:
-        self.say(do="start", role=role, argv=argv, environment=environment, releases=[role], shown=False)
+    def start(self, role: str, argv: list[Any], given: Any = None, **environment: str) -> None:
+        more = {"environment": environment, "releases": [role], "shown": False}
+        self.say(do="start", role=role, argv=argv, input=given, **more)
 
 
 @pytest.fixture
@@ -82,18 +84,18 @@ def sleeping(seconds: str) -> list[int]:
 def test_it_says_who_it_is_and_passes_words_and_output_on_unchanged(agent: Spoken, tmp_path: Path) -> None:
     hello = agent.hear("hello")
     assert hello["digest"] == digest_here()
-    recipe, awkward = "name: über\n", ["a b", "$HOME", '"', "'", "line\nbreak", "ü", "`id`", "", "--", "{}"]
-    ready = agent.prepare(tmp_path / "run", files={"r.yaml": recipe})
+    given, awkward = {"name": "über\n"}, ["a b", "$HOME", '"', "'", "line\nbreak", "ü", "`id`", "", "--", "{}"]
+    ready = agent.prepare(tmp_path / "run")
     assert ready == {"say": "ready", "run": str(tmp_path / "run"), "shared": False}
     echo = "import os,sys,json; print(json.dumps([sys.argv[1:], os.getcwd(), open(sys.argv[-1]).read()]))"
     echo += "; sys.stdout.flush(); os.write(2, b'\\xff' + b'x' * 200_000)"
-    agent.start("trainer-0", [{"own": "python"}, "-c", echo, *awkward, {"own": "file:r.yaml"}])
+    agent.start("trainer-0", [{"own": "python"}, "-c", echo, *awkward, {"own": "input"}], given)
     out, err = "", ""
     while (message := agent.hear("out", "exit"))["say"] == "out":
         out, err = (out + message["text"], err) if message["stream"] == "out" else (out, err + message["text"])
     assert message["code"] == 0
     words, folder, sent = json.loads(out)
-    assert (words[:-1], folder, sent) == (awkward, str(tmp_path), recipe)
+    assert (words[:-1], folder, sent) == (awkward, str(tmp_path), json.dumps(given))
     assert err.encode("utf-8", "surrogateescape") == b"\xff" + b"x" * 200_000
     agent.say(do="bye")
     assert agent.process.wait(60) == 0
@@ -125,9 +127,9 @@ def test_roles_end_when_the_agent_is_killed(agent: Spoken, tmp_path: Path) -> No
     agent.hear("hello")
     agent.prepare(tmp_path / "run")
     job = sleepers(tmp_path / "run", Policy(forgiving=False))
-    variables = {"PHALANX_ROLE": "trainer", "PHALANX_RANK": "0", "PHALANX_WORLD": "1", "PHALANX_RUN": str(tmp_path)}
-    variables["PHALANX_JOB"] = f"test-{os.getpid()}"
-    agent.start("trainer-0", list(job.first), **variables)
+    variables = {"PHALANX_JOB": f"test-{os.getpid()}"}
+    given = {"role": role_to_data(Role(run=tmp_path)), "request": job.request}
+    agent.start("trainer-0", list(job.argv), given, **variables)
     pid = agent.hear("started")["pid"]
     agent.hear("out")
     born = start_time(pid)

@@ -70,8 +70,7 @@ def steps(out: Path) -> int:
 
 
 def is_role(pid: int, name: str) -> bool:
-    kind, rank = name.split("-")
-    return {f"PHALANX_ROLE={kind}".encode(), f"PHALANX_RANK={rank}".encode()} <= environment(pid)
+    return f"PHALANX_NAME={name}".encode() in environment(pid)
 
 
 def environment(pid: int) -> set[bytes]:

@@ -1,5 +1,7 @@
 """From the words of `phalanx launch` to a job: what is added, what is refused, and what --dry-run shows."""
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,25 +11,32 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from phalanx.api.request import make_request
+from phalanx.cli.launch import _add, _train_parameters
 from phalanx.cli.launch import parse_train as parse
-from phalanx.cli.main import app
+from phalanx.cli.main import app, request_from
+from phalanx.config.batch import samples_per_step
+from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
-from phalanx.launch.plan import find_hosts, parse_program, recipe_position, train_words
+from phalanx.launch.plan import find_hosts, parse_program
 from phalanx.launch.remote_shell import SshShell, Sync, agent_command
 from phalanx.net.interfaces import parse_ports
+from phalanx.roles.request import Request, resume_words, with_workers
 
 
-def words(*typed: str, n: int | None = None, s: int | None = None) -> list[str]:
-    return train_words(["train", *typed], parse, n, s)
+def asked(*typed: str, n: int | None = None, s: int | None = None) -> RunConfig:
+    given = dict(_train_parameters(["train", *typed]))
+    _add(given, n, s, None)
+    return request_from(given).config
 
 
-def test_numbers_become_trains_own_flags() -> None:
-    assert words("digits", n=4) == ["--workers", "4", "digits"]
-    assert words("digits", n=4, s=2) == ["--workers", "4", "--servers", "2", "--update-method", "pserver", "digits"]
-    assert words("digits", "--workers", "4", n=4) == ["digits", "--workers", "4"]
-    named = words("digits", "exchange.method=pserver", s=2)
-    assert named == ["--servers", "2", "digits", "exchange.method=pserver"]
+def test_numbers_become_settings_of_the_run() -> None:
+    assert (asked("digits", n=4).exchange.workers, asked("digits", n=4).exchange.method) == (4, "collective")
+    served = asked("digits", n=4, s=2).exchange
+    assert (served.workers, served.servers, served.method) == (4, 2, "pserver")
+    assert asked("digits", "--workers", "4", n=4) == asked("digits", n=4)
+    assert asked("digits", "exchange.method=pserver", s=2).exchange.servers == 2
 
 
 @pytest.mark.parametrize(
@@ -39,19 +48,32 @@ def test_numbers_become_trains_own_flags() -> None:
 )
 def test_contradictions_are_refused(typed: list[str], n: int | None, s: int | None, why: str) -> None:
     with pytest.raises(UserError, match=why):
-        words(*typed, n=n, s=s)
+        asked(*typed, n=n, s=s)
 
 
 def test_only_training_is_launched() -> None:
     with pytest.raises(UserError, match="'eval' cannot be launched"):
-        train_words(["eval", "run"], parse, 2, None)
+        _train_parameters(["eval", "run"])
 
 
-def test_the_recipes_file_is_found_among_equal_words() -> None:
-    assert recipe_position(["--data", "a.yaml", "a.yaml", "optim.lr=1"], parse) == 2
-    assert recipe_position(["a b/$x.yml", "name=a b/$x.yml"], parse) == 0
-    assert recipe_position(["digits", "name=x.yaml"], parse) is None
-    assert recipe_position(["name=x.yaml"], parse) is None
+def test_a_request_travels_as_json(tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("extends: digits\noptim: {lr: 0.3}\n")
+    request = make_request(str(tmp_path / "my.yaml"), ["train.length=3st"], {"workers": 2}, init_from=Path("w"))
+    data = json.loads(json.dumps(request.to_data()))
+    (tmp_path / "my.yaml").unlink()  # nobody reads it again
+    there = Request.from_data(data, tmp_path / "run")
+    assert (there.config, there.resolved.origins) == (request.config, request.resolved.origins)
+    assert (there.out, there.resume, there.init_from) == (tmp_path / "run", None, Path("w"))
+    fewer = Request.from_data(with_workers(request, None, 1).to_data(), tmp_path / "run").config
+    assert (fewer.exchange.workers, samples_per_step(fewer)) == (1, samples_per_step(request.config))
+
+
+def test_a_resumed_request_becomes_words_of_train(digits_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(digits_run, run)
+    request = make_request(None, ["optim.lr=0.01"], {"epochs": 3.0}, resume=str(run))
+    again = request_from(parse(resume_words(request, str(run))))
+    assert again.config == request.config
 
 
 def test_hosts_for_servers_alone(tmp_path: Path) -> None:
@@ -119,13 +141,12 @@ def test_a_dry_run_says_everything_and_does_nothing(tmp_path: Path) -> None:
     assert said.stdout.count("here: rsync ") == 2
     assert "-p 2222 -T ann@b --" in said.stdout
     assert "a: /bin/sh -c 'make all'" in said.stdout
-    assert "a: trainer-0: <python> -m phalanx train --workers 3 --servers 2" in said.stdout
-    assert "<file:my.yaml> 'name=a b'" in said.stdout
+    assert "a: trainer-0: <python> -m phalanx.roles <input>" in said.stdout
     assert "would write here: out/logs/server-0.log" in said.stdout
     assert "would write on a: out/checkpoints/" in said.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["my.yaml"]
     here = run(tmp_path, "-n", "2", "--dry-run", "--", "train")
-    assert "localhost: trainer-1: <python> -m phalanx train --workers 2" in here.stdout
+    assert "localhost: trainer-1: <python> -m phalanx.roles <input>" in here.stdout
 
 
 REFUSED: Mapping[str, tuple[Sequence[str], str]] = {

@@ -96,9 +96,10 @@ def running(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A job in a process of its own, in tmp_path/runs/job; its last words on its pipe."""
     script = (
         "import sys; from pathlib import Path; from rich.console import Console; "
-        "from phalanx.launch.local_job import conduct_here; from phalanx.launch.policy import Policy; "
+        "from phalanx.launch.local_job import supervise_here; from phalanx.launch.policy import Policy; "
         "from tests.launch.sleepers import sleepers; "
-        "sys.exit(conduct_here(sleepers(Path('runs/job'), Policy(forgiving=False), *sys.argv[1:]), Console(width=300)))"
+        "job = sleepers(Path('runs/job'), Policy(forgiving=False), *sys.argv[1:]); "
+        "sys.exit(supervise_here(job, Console(width=300)))"
     )
     root = Path(__file__).parents[2]
     (tmp_path / "runs" / "job").mkdir(parents=True)

@@ -12,7 +12,7 @@ import torch
 import typer
 
 from phalanx.cli.launch import parse_train
-from phalanx.cli.main import app, read_request
+from phalanx.cli.main import app, request_from
 from phalanx.config.role import Environment
 from phalanx.config.schema import OptimConfig, RunConfig
 from phalanx.errors import UserError
@@ -45,7 +45,7 @@ def resolved(words: list[str]) -> RunConfig:
     given = dict(parse_train([*words, *(word for more in beside for word in more)]))
     if given["resume"]:
         given["resume"] = given["at"] = None
-    return read_request(given).resolved.config
+    return request_from(given).resolved.config
 
 
 def parse_command(words: list[str]) -> None:

@@ -14,6 +14,7 @@ from torch import nn
 from phalanx.commands.export import export_checkpoint
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.config.role import Role
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError
 from phalanx.models import listing
@@ -23,7 +24,7 @@ from phalanx.models.listing import cost
 from phalanx.models.params import classifier_names
 from phalanx.models.pplcnet import scale_of
 from phalanx.roles.request import Request
-from phalanx.roles.trainer import run
+from phalanx.roles.run import run
 from phalanx.runs import checkpoint
 from phalanx.runs.folder import RunFolder
 from tests.conftest import LEAN
@@ -160,7 +161,7 @@ RUNS = {
 
 
 def train(request: Request) -> None:
-    assert run(request, Console(file=io.StringIO(), width=200)) == 0
+    assert run(request, Role(), Console(file=io.StringIO(), width=200)).exit_code == 0
 
 
 @pytest.mark.parametrize(("name", "size"), RUNS.items())

@@ -25,7 +25,7 @@ from phalanx.native.build import find_library
 from phalanx.observe.plots import read_curves
 from phalanx.roles.evaluator import Evaluator, make_evaluator
 from phalanx.roles.request import Request
-from phalanx.roles.trainer import run
+from phalanx.roles.run import run
 from phalanx.runs import checkpoint
 from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE, read_events
 from phalanx.runs.folder import RunFolder
@@ -205,4 +205,4 @@ def test_one_trainer_with_an_evaluator_and_the_best_across_a_resume(trained: Pat
     assert checkpoint.path_of(out / "checkpoints", summary["best"]["step"]).is_dir()
     finished = Request(resolve([RunFolder(out).layer()]), "test", resume=RunFolder(out))
     with pytest.raises(UserError, match="is finished"):
-        run(finished, Console(file=io.StringIO()), Role(run=out, launcher="phalanx"))
+        run(finished, Role(run=out, launcher="phalanx"), Console(file=io.StringIO()))

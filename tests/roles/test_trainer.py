@@ -20,10 +20,11 @@ from rich.console import Console
 
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
+from phalanx.config.role import Role
 from phalanx.errors import UserError
 from phalanx.machine.job_settings import JOB_WIDE
 from phalanx.roles.request import Request
-from phalanx.roles.trainer import run
+from phalanx.roles.run import run
 from phalanx.runs import checkpoint
 from phalanx.runs.events import read_events
 from phalanx.runs.folder import find_run
@@ -54,10 +55,11 @@ def train(out: Path, *settings: str, resume: bool = False, init_from: Path | Non
     layers = [find_run(out).layer()] if resume else load_recipe("digits").layers
     resolved = resolve([*layers, *map(parse_override, settings)])
     console = Console(file=io.StringIO(), width=200)
-    request = Request(
-        resolved, "test", out=None if resume else out, resume=find_run(out) if resume else None, init_from=init_from
-    )
-    code = run(request, console)
+    if resume:
+        request = Request(resolved, "test", resume=find_run(out), init_from=init_from, resumed_from=layers[0].origin)
+    else:
+        request = Request(resolved, "test", out=out, init_from=init_from)
+    code = run(request, Role(), console).exit_code
     assert code == 0
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -134,7 +136,7 @@ def test_each_epoch_uses_every_sample_once(uninterrupted: Path) -> None:
 @pytest.mark.numeric
 def test_the_saved_configuration_repeats_the_run(uninterrupted: Path, tmp_path: Path) -> None:
     resolved = resolve(load_recipe(str(uninterrupted / "config.yaml")).layers)
-    run(Request(resolved, "again", out=tmp_path / "again"), Console(file=io.StringIO()))
+    run(Request(resolved, "again", out=tmp_path / "again"), Role(), Console(file=io.StringIO()))
     assert_same_run(uninterrupted, tmp_path / "again")
 
 

@@ -67,7 +67,7 @@ def scaling(
     """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and what the rest is lost to."""
     from phalanx.bench.scaling_plan import ScalingPlan, parse_workers, refuse_uneven
     from phalanx.cli.launch import LAUNCHERS, parse_train
-    from phalanx.cli.main import read_request
+    from phalanx.cli.main import request_from
 
     if update_method not in ("collective", "pserver"):
         raise UserError(
@@ -88,7 +88,7 @@ def scaling(
     job = (update_method, mode or "sync", servers or 1)
     plan = ScalingPlan(counts, *job, model, batch_size, size, steps, rounds, launcher, hostfile)
     refuse_uneven(plan)
-    read_request(parse_train(plan.words("weak", max(counts), independent=False)))  # refuses what `train` would
+    request_from(parse_train(plan.words("weak", max(counts), independent=False)))  # refuses what `train` would
     from phalanx.bench.scaling import bench_scaling
 
     bench_scaling(Console(), plan, markdown=markdown, json_file=json_file, plot=plot)
@@ -109,11 +109,11 @@ def time_to_accuracy(
     """Training to an accuracy: wall seconds, start-up and validation included, mean and spread over seeds."""
     from phalanx.bench.time_to_accuracy import bench_time_to_accuracy, parse_seeds, parse_target
     from phalanx.cli.launch import parse_train
-    from phalanx.cli.main import read_request
+    from phalanx.cli.main import request_from
 
     share, chosen = parse_target(target), parse_seeds(seeds)
     words = [*settings, *(["--data", data] if data else [])]
-    name = read_request(parse_train(words)).resolved.config.name  # refuses what `train` would
+    name = request_from(parse_train(words)).resolved.config.name  # refuses what `train` would
     bench_time_to_accuracy(Console(), words, name, share, chosen, markdown=markdown, json_file=json_file)
 
 

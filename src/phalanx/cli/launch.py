@@ -79,7 +79,8 @@ def launch(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and do nothing")] = False,
 ) -> None:
     """Train on many hosts: the same command as on one, behind --."""
-    from phalanx.cli.main import read_request
+    from phalanx.api.request import command_line
+    from phalanx.cli.main import request_from
     from phalanx.launch import plan as planning
     from phalanx.launch.launchers.batch_script import BatchOptions
     from phalanx.launch.launchers.manifests import KubernetesOptions
@@ -89,19 +90,19 @@ def launch(
     from phalanx.roles.lifeline import hold_lifeline
 
     hold_lifeline()
-    spelled = planning.train_words(words, parse_train, workers, servers, log_dir)
-    spelled = planning.with_evaluator(spelled, parse_train) if evaluator_on else spelled
+    given = {**_train_parameters(words)}
+    _add(given, workers, servers, log_dir)
+    if evaluator_on:
+        _add_evaluator(given)
     new_host = None if launcher in planning.ALLOCATED else evaluator_on
     hosts, alone = planning.find_hosts(hostfile, ips, servers_on, new_host)
     chosen = launcher or ("ssh" if hosts else "local")
     if chosen not in LAUNCHERS:
         raise UserError(f"there is no launcher {chosen!r}", why="unknown name", remedy=nearest(chosen, LAUNCHERS))
     planned = planning.LaunchPlan(
-        words=tuple(spelled),
-        request=read_request(parse_train(spelled)),
-        recipe_at=planning.recipe_position(spelled, parse_train),
+        request=request_from(given),
         launcher=chosen,
-        command=planning.command_line(),
+        command=command_line(),
         hosts=tuple(hosts),
         servers_on=tuple(alone),
         evaluator_on=evaluator_on,
@@ -130,6 +131,52 @@ def parse_train(words: Sequence[str]) -> Mapping[str, Any]:
 
     group = typer.main.get_group(phalanx)
     return group.commands["train"].make_context("train", list(words)).params
+
+
+def _train_parameters(words: Sequence[str]) -> Mapping[str, Any]:
+    """The parameters of the `train` command that stands behind `--`."""
+    if not words or words[0] != "train":
+        raise UserError(
+            f"{words[0]!r} cannot be launched" if words else "there is nothing to launch",
+            why="what follows -- is the command that would run on one machine",
+            remedy="phalanx launch -n 2 -- train digits",
+        )
+    return parse_train(words[1:])
+
+
+def _add(given: dict[str, Any], workers: int | None, servers: int | None, log_dir: str | None) -> None:
+    """Add -n, -s and --log-dir to the parameters of `train`, and refuse contradictions."""
+    options = {"workers": ("-n", workers), "servers": ("-s", servers), "log_dir": ("--log-dir", log_dir)}
+    for flag, (option, value) in options.items():
+        if value is not None and given[flag] not in (None, value):
+            raise UserError(
+                f"{option} {value} contradicts --{flag.replace('_', '-')} {given[flag]}",
+                why="both say the same thing",
+                remedy="give one",
+            )
+        given[flag] = given[flag] if value is None else value
+    if not servers:
+        return
+    method = given["update_method"]
+    if method not in (None, "pserver"):
+        raise UserError(
+            f"-s {servers} does not go together with --update-method {method}",
+            why="only pserver has parameter servers",
+            remedy="leave -s out, or --update-method pserver",
+        )
+    if not any(word.startswith("exchange.method=") for word in given["settings"] or []):
+        given["update_method"] = "pserver"
+
+
+def _add_evaluator(given: dict[str, Any]) -> None:
+    """A job with --evaluator-on has an evaluator."""
+    if given["evaluator"] is False:
+        raise UserError(
+            "--evaluator-on does not go together with --no-evaluator",
+            why="it says where the evaluator runs",
+            remedy="leave one out",
+        )
+    given["evaluator"] = True
 
 
 @app.command()

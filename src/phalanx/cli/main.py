@@ -1,7 +1,6 @@
 """The commands. Nothing heavy is imported until a command needs it."""
 
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -15,20 +14,16 @@ from phalanx.cli.bench import app as bench_app
 from phalanx.cli.data import app as data_app
 from phalanx.cli.launch import app as launch_app
 from phalanx.cli.service import app as service_app
-from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
-from phalanx.machine.openmp import let_idle_threads_sleep, let_idle_threads_spin_while_alone
+from phalanx.errors import UserError
+from phalanx.machine.openmp import let_idle_threads_spin_while_alone
 from phalanx.migrate.refuse import MigratingCommand
-from phalanx.native.features import hold_libraries_to_level
+from phalanx.roles.process import run_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from phalanx.config.resolve import Layer
     from phalanx.config.role import Role
-    from phalanx.config.schema import ExchangeConfig
     from phalanx.roles.request import Request
-
-LATEST = "latest"  # what `--resume` without a value means
 
 app = typer.Typer(
     name="phalanx",
@@ -46,22 +41,14 @@ Checkpointed = Annotated[Path, typer.Argument(help="a run's folder (its best che
 
 
 def main() -> NoReturn:
-    """The entry point: errors a user can mend are printed without a traceback."""
-    let_idle_threads_sleep()
+    """The entry point of the `phalanx` command."""
     _know_terminals()
-    try:
-        hold_libraries_to_level()
-        app(args=_resume_without_value(sys.argv[1:]), prog_name="phalanx", standalone_mode=True)
-    except UserError as error:
-        _complain(str(error))
-        sys.exit(EXIT_USER)
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:  # `phalanx models | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_OURS)
-    sys.exit(0)
+    run_process(_run_command)
+
+
+def _run_command() -> int:
+    app(args=_resume_without_value(sys.argv[1:]), prog_name="phalanx", standalone_mode=True)
+    return 0
 
 
 def _know_terminals() -> None:
@@ -72,17 +59,13 @@ def _know_terminals() -> None:
         os.environ.setdefault("TTY_COMPATIBLE", "0")
 
 
-def _complain(text: str) -> None:
-    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
-
-
 def _resume_without_value(args: list[str]) -> list[str]:
     """`--resume` alone means the latest run; typer has no options with an optional value."""
     spelled = []
     for here, following in zip(args, [*args[1:], "--"], strict=True):
         spelled.append(here)
         if here == "--resume" and (following.startswith("-") or ("=" in following and not Path(following).exists())):
-            spelled.append(LATEST)
+            spelled.append("latest")
     return spelled
 
 
@@ -158,158 +141,50 @@ def train(
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
+    from phalanx.api.start import start
     from phalanx.launch.env.attendance import await_end
     from phalanx.launch.env.complete_role import complete
     from phalanx.launch.env.roles import role_from_env
     from phalanx.net.admission import warning_of
     from phalanx.roles.lifeline import hold_lifeline
-    from phalanx.roles.role_log import keep_log, log_of
 
     role = role_from_env()
-    request = read_request(locals(), role)
-    config = request.resolved.config
+    request = request_from(locals(), role)
+    for note in request.notes:
+        _print_note(note)
     hold_lifeline()
-    if role is None:
-        _check_early(request)
-    if role is None and (config.exchange.method != "local" or config.data.servers or config.eval.evaluator):
-        raise typer.Exit(_launch(request))
     if role is not None:
-        role = complete(role, config.exchange)
-        _say(warning_of(role))
+        role = complete(role, request.config.exchange)
+        _print_note(warning_of(role))
         if role.kind == "scheduler":
-            await_end(role, config.exchange.timeout_s)
+            await_end(role, request.config.exchange.timeout_s)
             raise typer.Exit
-    log_at = log_of(role, config)
-    log = keep_log(log_at, role) if log_at else None
-    if role is not None and role.kind == "server":
-        from phalanx.roles.server import serve
-
-        serve(role, config.exchange)
-        raise typer.Exit
-    if role is not None and role.kind == "data":
-        from phalanx.roles.data_server import serve_role
-
-        serve_role(role, config)
-        raise typer.Exit
-
-    if role is not None and role.kind == "evaluator":
-        from phalanx.roles.evaluator import watch_run
-
-        watch_run(request, Console(), role)
-        raise typer.Exit
-
-    if role is None or role.local_world == 1:
-        let_idle_threads_spin_while_alone(config.machine.threads)
-    from phalanx.roles.console import console_of
-    from phalanx.roles.trainer import run
-
-    raise typer.Exit(run(request, console_of(role), role, log))
+    raise typer.Exit(start(request, role).exit_code)
 
 
-def _check_early(request: "Request") -> None:
-    """What can be refused without torch, whose import takes seconds, and without starting a job."""
-    from phalanx.config.batch import samples_per_step
-    from phalanx.data.sources.formats import recognise
-    from phalanx.runs.rewind import find_step
-
-    config = request.resolved.config
-    if request.resume is not None and request.at_step is not None:
-        find_step(request.resume.checkpoints, request.at_step)
-    samples_per_step(config)
-    if not config.data.service:
-        recognise(config.data.source)
-
-
-def _launch(request: "Request") -> int:
-    """Start the job's roles on this machine, with this same command line."""
-    from phalanx.launch.local_job import local_job, supervise_here
-    from phalanx.runs.folder import create_run
-
-    config = request.resolved.config
-    folder = request.resume or create_run(request.out, config.name)
-    job = local_job(folder.path, sys.argv[2:], request)
-    return supervise_here(job, Console(stderr=True))
-
-
-def read_request(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Request":
+def request_from(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Request":
     """What the parameters of `train` ask for."""
-    from phalanx.config.flags import FLAGS, flag_layers
+    from phalanx.api.request import make_request
+    from phalanx.config.flags import FLAGS
 
-    layers = flag_layers({flag: given[flag] for flag in FLAGS})
-    return _request(
-        given["settings"] or [], layers, given["out"], given["resume"], given["at"], given["init_from"], role
+    words = given["settings"] or []
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
+    return make_request(
+        recipe,
+        overrides,
+        {flag: given[flag] for flag in FLAGS},
+        out=given["out"],
+        resume=given["resume"],
+        at=given["at"],
+        init_from=given["init_from"],
+        role=role,
     )
 
 
-def _request(
-    words: list[str],
-    flags: "list[Layer]",
-    out: Path | None,
-    resume: str | None,
-    at: str | None,
-    init_from: Path | None,
-    role: "Role | None",
-) -> "Request":
-    """What to train, checked as far as it can be before anything heavy is imported."""
-    from phalanx.config.flags import imply_collective, keep_batch
-    from phalanx.config.recipes import default_recipe, load_recipe
-    from phalanx.config.resolve import parse_override, resolve
-    from phalanx.launch.env.assign_role import decide
-    from phalanx.roles.request import Request
-    from phalanx.runs.folder import RunFolder
-    from phalanx.runs.resume import choose
-
-    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
-    tail = [*flags, *map(parse_override, overrides)]
-    command = os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])
-    if resume is None:
-        if at is not None:
-            raise UserError(
-                "--at does not go without --resume",
-                why="it says from which checkpoint of a run to go on",
-                remedy=f"--resume RUN --at {at}",
-            )
-        layers = load_recipe(recipe or default_recipe(tail)).layers
-        tail, note = decide(role, layers, tail)
-        resolved = resolve([*layers, *imply_collective(layers, tail)])
-        _refuse_other_world(resolved.config.exchange, role)
-        _say(note)
-        return Request(resolved, command, out=out, init_from=init_from)
-    if recipe or out or init_from:
-        clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
-        raise UserError(
-            f"--resume does not go together with {clash}",
-            why="a resumed run keeps its recipe, its folder and its weights",
-            remedy="leave it out, or start a new run",
-        )
-    if role is not None and role.run is not None:  # the launcher has put aside what was saved after the place
-        run, step = RunFolder(role.run), None
-    else:
-        run, step = choose(None if resume == LATEST else Path(resume), at)
-    before = run.layer()
-    tail, note = decide(role, [before], tail)
-    resolved = resolve([before, *keep_batch(resolve([before]).config, imply_collective([before], tail))])
-    _refuse_other_world(resolved.config.exchange, role)
-    _say(note)
-    return Request(resolved, command, resume=run, at_step=step)
-
-
-def _say(text: str) -> None:
-    """On standard error, in one line; nothing where there is nothing to say."""
+def _print_note(text: str) -> None:
+    """In one line on standard error; an empty note prints nothing."""
     if text:
         Console(stderr=True).print(Text(text), soft_wrap=True)
-
-
-def _refuse_other_world(exchange: "ExchangeConfig", role: "Role | None") -> None:
-    from phalanx.launch.env.assign_role import placement
-
-    seated = role and placement(role, exchange)
-    if seated is not None and seated.kind == "trainer" and seated.world != exchange.workers:
-        raise UserError(
-            f"{exchange.workers} workers are asked for, but {seated.launcher} started {seated.world}",
-            why="each trainer takes its share of every step, so all must agree on how many there are",
-            remedy=f"leave --workers out, or have {seated.launcher} start {exchange.workers}",
-        )
 
 
 @app.command()

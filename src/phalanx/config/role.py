@@ -1,9 +1,9 @@
-"""A role is one process of a job. What it needs to know is this one small object; `dialects` reads it."""
+"""A role is one process of a job: its kind, rank and world, and where the others are. `launch/env` reads it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Environment = Mapping[str, str]
 
@@ -50,6 +50,8 @@ class Role:
     key: str = ""  # the job's secret; every message carries proof of it
     beside: int = 0  # trainers on the same host, itself among them if it is one
     run: Path | None = None  # the run's folder, where the launcher made it
+    log: Path | None = None  # where this process keeps its log itself; default: the launcher keeps it
+    elastic: bool = False  # whether survivors of a lost worker save and leave, to be started in a new group
     launcher: str = "none"
     allowed_hosts: AllowedHosts = AllowedHosts()
     told: RoleVariables = field(default=RoleVariables(), compare=False)
@@ -76,3 +78,17 @@ def environment_of(role: Role) -> dict[str, str]:
         "PHALANX_BESIDE": str(role.beside),
         **({"PHALANX_RUN": str(role.run)} if role.run else {}),
     }
+
+
+def role_to_data(role: Role) -> dict[str, Any]:
+    """A role of our own launchers as JSON; `role_from_data` reads it in the role's process."""
+    data = asdict(role)
+    for name in ("told", "allowed_hosts", "launcher"):
+        del data[name]
+    return data | {name: str(path) for name in ("run", "log") if (path := data[name]) is not None}
+
+
+def role_from_data(data: Mapping[str, Any]) -> Role:
+    paths = {name: Path(data[name]) for name in ("run", "log") if data[name] is not None}
+    addresses = {name: tuple(data[name]) for name in ("servers", "data")}
+    return Role(**{**data, **addresses, **paths}, launcher="phalanx")

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from phalanx.atomic import write_text_atomically
 from phalanx.cpu.convolution import ConvAlgorithms, Shape, algorithms_for, gradients, output
 from phalanx.machine.cores import cpu_name
 from phalanx.native.build import cache_folder
@@ -136,9 +137,7 @@ def _kept() -> Iterator[dict[str, list[str]]]:
         yield kept
         if kept != before:
             with contextlib.suppress(OSError):  # a full disk costs the time again, and nothing else
-                aside = _path().with_suffix(".new")
-                aside.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-                aside.replace(_path())
+                write_text_atomically(_path(), json.dumps(kept, indent=1))
 
 
 def _path() -> Path:

@@ -3,7 +3,6 @@
 import torch
 from torch import nn
 
-from phalanx.config.elastic import is_elastic
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
@@ -40,7 +39,7 @@ def make_exchange(
             role,
             micro_batches=micro_batches,
             overlap=not half,
-            elastic=is_elastic(),
+            elastic=role.elastic,
             peers=rendezvous.servers,
         )
     named = {name: param for name, param in model.named_parameters() if param.requires_grad}

@@ -6,7 +6,6 @@ import sys
 import threading
 from urllib.parse import urlsplit
 
-from phalanx.config.elastic import is_elastic
 from phalanx.config.role import Role
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.exchange.base import LostWorker
@@ -25,6 +24,7 @@ class PeerWatch:
 
     def __init__(self, store: Store, role: Role, timeout_s: float, silence_s: float) -> None:
         self._before: set[str] | None = None
+        self._elastic = role.elastic
         self._noticed = threading.Event()
         address = "127.0.0.1" if role.local_world == role.world else listening_address()
         self._listener = Listener(address, role.key, silence_s, _known_ports(role))
@@ -74,7 +74,7 @@ class PeerWatch:
         """In the watching thread: have the training thread leave the collective that it is in, or the next one."""
         if self._before is not None:
             shut_down_connections(but=self._before)
-        if not is_elastic():  # whose launcher ends who does not save and leave in time
+        if not self._elastic:  # whose launcher ends who does not save and leave in time
             timer = threading.Timer(_LEAVE_S, self._end, [loss])
             timer.daemon = True
             timer.start()

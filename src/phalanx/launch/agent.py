@@ -5,6 +5,7 @@ nothing is heard for a while (a cut network, a closed laptop), it ends its roles
 """
 
 import asyncio
+import json
 import os
 import platform
 import shutil
@@ -26,7 +27,6 @@ from phalanx.launch.messages import (
     PROTOCOL,
     SILENCE_S,
     Message,
-    Word,
     decode,
     encode,
 )
@@ -143,8 +143,6 @@ class Agent:
             refuse_taken(self._run)
         (self._run / "logs").mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="phalanx-"))
-        for name, text in message["files"].items():
-            (self._folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         self._variables = message["environment"]
         if message["setup"]:
             code, printed = await self._processes.run_shell(message["setup"], self._cwd)
@@ -176,19 +174,13 @@ class Agent:
         for name in message["releases"]:  # held until now, so that nobody else took them
             if name in self._ports:
                 self._ports.pop(name).close()
-        argv = [self._own(word) for word in message["argv"]]
+        assert self._folder is not None  # only its owner can open it: inputs have the job's key
+        given = self._folder / f"{message['role']}.json"
+        given.write_text(json.dumps(message["input"]), encoding="utf-8")
+        own = {"python": sys.executable, "input": str(given)}
+        argv = [word if isinstance(word, str) else own[word["own"]] for word in message["argv"]]
         variables = {**self._variables, **message["environment"]}
         await self._processes.start(message["role"], argv, variables, self._cwd, shown=message["shown"])
-
-    def _own(self, word: Word) -> str:
-        if isinstance(word, str):
-            return word
-        what = word["own"]
-        if what == "python":
-            return sys.executable
-        if what == "run":
-            return str(self._run)
-        return str(self._folder / what.removeprefix("file:")) if self._folder else what
 
     def _run_here(self) -> Path:
         assert self._run is not None

@@ -67,7 +67,6 @@ class AgentPool:
             "do": "prepare",
             "mark": secrets.token_hex(8),  # who sees it in the run's folder shares that with the launching host
             "cwd": job.cwd,
-            "files": dict(job.files),
             "setup": job.setup,
         }
         message["fresh"] = not job.resumes

@@ -21,7 +21,7 @@ from phalanx.runs.folder import RUNS, log_path
 
 
 def show_plan(plan: LaunchPlan, hosts: Sequence[Host], shell: RemoteShell | None, console: Console) -> int:
-    """Say what would be done. `carrier` is None where the agent is in the launcher itself."""
+    """Say what would be done. `shell` is None where the agent is in the launcher itself."""
     request = plan.request
     name = f"{request.resolved.config.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     run = request.resume.path if request.resume else request.out or RUNS / name
@@ -43,7 +43,7 @@ def show_plan(plan: LaunchPlan, hosts: Sequence[Host], shell: RemoteShell | None
         if plan.setup:
             print_line(console, f"{host.name}: /bin/sh -c {shlex.quote(plan.setup)}")
     for placement in placements:
-        print_line(console, f"{hosts[placement.host].name}: {placement.name}: {_shown(job.first)}")
+        print_line(console, f"{hosts[placement.host].name}: {placement.name}: {_shown(job.argv)}")
     for path in _files(job, [placement.name for placement in placements]):
         print_line(console, f"would write here: {path}")
     if shell is not None:

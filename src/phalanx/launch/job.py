@@ -6,9 +6,9 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from phalanx.config.elastic import ELASTIC
-from phalanx.config.role import Role, RoleKind, environment_of
+from phalanx.config.role import Role, RoleKind
 from phalanx.launch.messages import Word
 from phalanx.launch.placement import DedicatedHosts, Placement
 from phalanx.launch.policy import Policy
@@ -18,7 +18,10 @@ from phalanx.net.key import key_of
 from phalanx.runs.folder import LOGS
 
 PYTHON: Word = {"own": "python"}
-RUN: Word = {"own": "run"}
+INPUT: Word = {"own": "input"}  # the file with the role and its request, which the agent writes
+ROLE_COMMAND: tuple[Word, ...] = (PYTHON, "-m", "phalanx.roles", INPUT)
+# For a number of workers, and the run's config.yaml where a checkpoint was saved: the request of the new group.
+Again = Callable[[int, str | None], Mapping[str, Any]]
 MASTER = "master"  # where trainers meet; a port on trainer 0's host
 # Variables of the launching shell that roles on other hosts get too: how computing and talking is to be done.
 _CARRIED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "PHALANX_")
@@ -26,11 +29,11 @@ _CARRIED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORC
 
 @dataclass(frozen=True)
 class Job:
-    """`first` is every role's command; `again`, for a number of workers, goes on from the last checkpoint."""
+    """What every process of a job gets: the same request, and a role of its own."""
 
     run: Path  # on the launching host
-    first: Sequence[Word]
-    again: Callable[[int], Sequence[Word]]
+    request: Mapping[str, Any]  # as JSON: roles/request.py
+    again: Again
     wanted: Mapping[RoleKind, int]
     policy: Policy
     command: str = ""
@@ -38,7 +41,7 @@ class Job:
     out: str = ""  # the run's folder as other hosts are told: absolute, or from their working folder
     resumes: bool = False
     at_step: int | None = None  # whose checkpoint it goes on from; default: the newest
-    files: Mapping[str, str] = field(default_factory=dict)
+    argv: Sequence[Word] = ROLE_COMMAND
     log_dir: str | None = None  # for roles' logs, from the launching shell's folder; default: in the run's folder
     cwd: str | None = None
     setup: str = ""
@@ -66,7 +69,7 @@ def listeners(placements: Sequence[Placement]) -> dict[int, list[str]]:
     return found
 
 
-def role_of(placement: Placement, places: Mapping[str, str], key: str, run: Path) -> Role:
+def role_of(placement: Placement, places: Mapping[str, str], job: Job, run: Path, log: Path | None) -> Role:
     """The role of a seat, now that it is known who listens where."""
 
     def addresses(kind: RoleKind) -> tuple[str, ...]:
@@ -82,22 +85,23 @@ def role_of(placement: Placement, places: Mapping[str, str], key: str, run: Path
         master=places[MASTER],
         servers=addresses("server"),
         data=addresses("data"),
-        key=key,
+        key=job.key,
         beside=placement.beside,
         run=run,
+        log=log,
+        elastic=job.policy.elastic,
     )
 
 
 def variables_of(role: Role, job: Job, interface: str | None) -> dict[str, str]:
-    """The environment of a role: who it is, whose it is, and over which interface it talks."""
-    told = {**environment_of(role), "PHALANX_JOB": job.id, "PHALANX_COMMAND": job.command}
-    if job.policy.elastic:
-        told[ELASTIC] = "1"
+    """The environment of a role: which interface and ports it uses; and, for people, which job, run and role it is."""
+    variables = {"PHALANX_JOB": job.id, "PHALANX_RUN": str(role.run), "PHALANX_NAME": role.name}
     if job.ports is not None:
-        told[PORT_RANGE] = f"{job.ports[0]}-{job.ports[1]}"
+        variables[PORT_RANGE] = f"{job.ports[0]}-{job.ports[1]}"
     if interface is not None:
-        told |= {name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if name not in os.environ}
-    return told
+        names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+        variables |= {name: interface for name in names if name not in os.environ}
+    return variables
 
 
 def carried_variables() -> dict[str, str]:

@@ -1,29 +1,35 @@
 """local: a job on this machine alone. Its agent is inside the launcher, and trainer 0 has the terminal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from phalanx.config.resolve import Layer
 from phalanx.config.role import RoleKind
 from phalanx.config.schema import ExchangeConfig, RunConfig
+from phalanx.config.text import read_yaml
 from phalanx.launch.agent_handle import AgentHandle
 from phalanx.launch.channel import Channel, InProcessChannel, Loss
 from phalanx.launch.hosts import Host
-from phalanx.launch.job import PYTHON, RUN, Job
-from phalanx.launch.messages import Message, Word
+from phalanx.launch.job import Again, Job
+from phalanx.launch.messages import Message
 from phalanx.launch.policy import Policy
 from phalanx.launch.screen import Screen
 from phalanx.launch.supervisor import JobSupervisor
 from phalanx.machine.processes import adopt_orphans, run_loop
-from phalanx.roles.request import Request
-
-TRAIN: list[Word] = [PYTHON, "-m", "phalanx", "train"]
+from phalanx.roles.request import Request, with_workers
 
 
-def train_again(workers: int) -> list[Word]:
-    """The command that goes on with a run where its last checkpoint stands."""
-    return [*TRAIN, "--resume", RUN, "--workers", str(workers)]
+def again_with(request: Request) -> Again:
+    """How the job forms a new group after a loss: from its last checkpoint, with as many workers as are left."""
+
+    def again(workers: int, config: str | None) -> dict[str, Any]:
+        before = None if config is None else Layer("the run's config.yaml", read_yaml(config))
+        return with_workers(request, before, workers).to_data()
+
+    return again
 
 
 def wanted_roles(config: RunConfig) -> dict[RoleKind, int]:
@@ -47,13 +53,13 @@ def policy_of(exchange: ExchangeConfig, max_restarts: int | None = None, min_wor
     )
 
 
-def local_job(run: Path, words: Sequence[str], request: Request) -> Job:
-    """The job of `phalanx train` with several processes: each is started with the words that the user typed."""
-    config = request.resolved.config
+def local_job(run: Path, request: Request) -> Job:
+    """The job of `phalanx train` with several processes."""
+    config = request.config
     return Job(
         run=run,
-        first=[*TRAIN, *words],
-        again=train_again,
+        request=request.to_data(),
+        again=again_with(request),
         wanted=wanted_roles(config),
         policy=policy_of(config.exchange),
         command=request.command,

@@ -12,8 +12,8 @@ CHUNK_BYTES = 48 * 1024  # of output or a file in one message
 LINE_BYTES = 4 << 20  # no message is longer
 
 Message = dict[str, Any]
-# A word of a command: text that arrives as it was typed, or {"own": WHAT}, which each host replaces by its own: its
-# python, the run's folder there ("run"), a file that was sent along ("file:NAME").
+# A word of a command: text, or {"own": WHAT}, which each host replaces by its own: its "python", or "input": the file
+# with the role and its request.
 Word = str | dict[str, str]
 
 

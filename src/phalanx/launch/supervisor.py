@@ -9,22 +9,22 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from phalanx.config.role import RoleKind
+from phalanx.config.role import RoleKind, role_to_data
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
 from phalanx.launch.agent_handle import AgentHandle, explain_loss
 from phalanx.launch.agent_pool import AgentPool, EndNow, Opener
 from phalanx.launch.control import answering, socket_path
-from phalanx.launch.job import MASTER, PYTHON, Job, listeners, role_of, variables_of
+from phalanx.launch.job import INPUT, MASTER, PYTHON, Job, listeners, role_of, variables_of
 from phalanx.launch.messages import GRACE_S, Message, Word
 from phalanx.launch.output import Progress, RoleOutput, last_lines, last_progress, progress_in
 from phalanx.launch.placement import DedicatedHosts, Placement, place, room
 from phalanx.launch.policy import POLITE, End, GoOn, Lost, Reform, Restart, cause_of
 from phalanx.launch.record import ASKED, JobRecord, RoleRecord
-from phalanx.launch.run_files import SMALL
+from phalanx.launch.run_files import CONFIG, SMALL
 from phalanx.launch.screen import Screen
 from phalanx.launch.transfer import Transfer
-from phalanx.roles.role_log import VARIABLE as LOG_VARIABLE
 from phalanx.runs.folder import log_path
 
 SETTLE_S = 1.5  # after a failure, for others to report theirs: the first to be heard of is not always the first
@@ -50,6 +50,7 @@ class JobSupervisor:
         self._whys: dict[str, str] = {}  # of roles that could not even be started
         self._outputs: dict[str, RoleOutput] = {}
         self._places: dict[str, str] = {}
+        self._request = job.request  # of the group that runs now
         self._stop: signal.Signals | None = None
         self._passed_on = False
 
@@ -105,7 +106,7 @@ class JobSupervisor:
         await self._place_roles(self._hosts.agents, self._job.wanted, self._job.apart)
         hosts, roles = len(self._hosts.agents), len(self._placements)
         self._screen.tell(f"{hosts} hosts are ready after {time.monotonic() - began:.1f} s; {roles} roles start")
-        self._start_all(self._job.first)
+        self._start_all(self._job.request)
         self._record.state = "running"
         return await self._watch()
 
@@ -144,17 +145,18 @@ class JobSupervisor:
         self._record.roles = list(self._roles.values())
         self._places = await self._hosts.listen(listeners(placements), self._job)
 
-    def _start_all(self, argv: Sequence[Word]) -> None:
+    def _start_all(self, request: Mapping[str, Any]) -> None:
+        self._request = request
         for name in self._placements:
-            self._start(name, argv)
+            self._start(name)
 
-    def _start(self, name: str, argv: Sequence[Word]) -> None:
+    def _start(self, name: str) -> None:
         record, home = self._roles[name], self._homes[name]
         record.state, record.host, record.code = "starting", home.name, None
         record.starts += 1
         if name not in self._outputs:
             self._outputs[name] = RoleOutput(log_path(self._job.logs, name), self._line_taker(record))
-        self._send_start(name, home, argv, self._placements[name], shown=self._shown(name))
+        self._send_start(name, home, self._job.argv, self._placements[name], shown=self._shown(name))
 
     def _shown(self, name: str) -> bool:
         """Whether a role has the terminal to itself."""
@@ -163,14 +165,15 @@ class JobSupervisor:
     def _send_start(
         self, name: str, home: AgentHandle, argv: Sequence[Word], placement: Placement, *, shown: bool
     ) -> None:
-        role = role_of(placement, self._places, self._job.key, Path(home.said["ready"]["run"]))
-        own_log = {LOG_VARIABLE: str(log_path(self._job.logs, name).absolute())} if shown else {}
+        log = log_path(self._job.logs, name).absolute() if shown else None
+        role = role_of(placement, self._places, self._job, Path(home.said["ready"]["run"]), log)
         home.send(
             {
                 "do": "start",
                 "role": name,
                 "argv": list(argv),
-                "environment": variables_of(role, self._job, home.said["listening"]["iface"]) | own_log,
+                "input": {"role": role_to_data(role), "request": self._request},
+                "environment": variables_of(role, self._job, home.said["listening"]["iface"]),
                 "releases": [name, MASTER] if name == _FIRST else [name],
                 "shown": shown,
             }
@@ -274,7 +277,7 @@ class JobSupervisor:
                 for one in gone:
                     self._screen.say(f"{one.name} on {one.host} {one.how}; the others go on, and it is started anew")
                     self._homes[one.name] = self._home_for(one.name)
-                    self._start(one.name, self._job.first)
+                    self._start(one.name)
             case GoOn(gone):
                 for one in gone:
                     self._screen.say(f"{one.name} on {one.host} {one.how}; the others go on without it")
@@ -301,7 +304,7 @@ class JobSupervisor:
 
     def _declare_lost(self, rank: int) -> None:
         """Have the servers told that nobody need wait for a trainer, from a host that reaches them."""
-        argv: list[Word] = [PYTHON, "-m", "phalanx.launch.declare_lost", str(rank)]
+        argv: list[Word] = [PYTHON, "-m", "phalanx.launch.declare_lost", INPUT, str(rank)]
         self._send_start(f"notice-{rank}", self._homes[_FIRST], argv, self._placements[_FIRST], shown=False)
 
     async def _reform(self, cause: Lost, world: int, new_world: int) -> int | None:
@@ -317,7 +320,8 @@ class JobSupervisor:
         keeper = first if first.live else live[0]
         saved = await self._transfer.spread(keeper, live)
         await self._place_roles(live, {**self._job.wanted, "trainer": new_world}, self._apart_of(live))
-        self._start_all(self._job.again(new_world) if saved else [*self._job.first, "--workers", str(new_world)])
+        config = await self._transfer.read_text(keeper, CONFIG) if saved else None
+        self._start_all(self._job.again(new_world, config))
         return None
 
     def _apart_of(self, live: Sequence[AgentHandle]) -> DedicatedHosts:

@@ -1,6 +1,7 @@
 """Moving files of a run between hosts that share no disk, piece by piece through the agents: nothing is held whole."""
 
 import asyncio
+import base64
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,6 +32,14 @@ class Transfer:
             return saved_checkpoint(self._run, step)
         answer = await self._ask(agent, {"do": "saved", "step": step}, "saved")
         return Saved(*answer["saved"])
+
+    async def read_text(self, agent: AgentHandle, name: str) -> str | None:
+        """A small file of the run, as text; None where there is none."""
+        content, offset = b"", 0
+        while piece := await self._read(agent, name, offset):
+            content += base64.b64decode(piece)
+            offset = len(content)
+        return None if piece is None else content.decode()
 
     async def fetch(self, agent: AgentHandle, names: Sequence[str]) -> None:
         """Bring files here. Those that are not there are left out."""

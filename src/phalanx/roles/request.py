@@ -1,19 +1,84 @@
-"""What a command line asks `phalanx train` for; light, so that mistakes in it are told at once."""
+"""A training request: the resolved configuration and where the run goes. Plain data, so that it can travel to hosts."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from phalanx.config.resolve import Resolved
+from phalanx.config.flags import imply_collective, keep_batch
+from phalanx.config.resolve import DEFAULT, Layer, Resolved, nest, resolve
+from phalanx.config.schema import RunConfig
 from phalanx.runs.folder import RunFolder
+
+Data = Mapping[str, Any]  # what JSON can hold
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for."""
+    """What a job is to do. Whoever starts the job makes it; every process of the job gets the same one."""
 
     resolved: Resolved
     command: str
     out: Path | None = None
     resume: RunFolder | None = None
-    at_step: int | None = None  # whose checkpoint a resumed run goes on from; default: the newest
+    at_step: int | None = None  # which checkpoint a resumed run starts from; default: the newest
     init_from: Path | None = None
+    resumed_from: str = ""  # the origin of the settings that a resumed run had before
+    notes: tuple[str, ...] = ()  # for the user, about how the settings came about
+
+    @property
+    def config(self) -> RunConfig:
+        return self.resolved.config
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON for the other processes. The run's folder is not in it: it has another path on each host."""
+        return {
+            "config": self.config.model_dump(mode="json"),
+            "origins": self.resolved.origins,
+            "command": self.command,
+            "resume": self.resume is not None,
+            "init_from": str(self.init_from) if self.init_from else None,
+            "resumed_from": self.resumed_from,
+        }
+
+    @staticmethod
+    def from_data(data: Data, run: Path) -> "Request":
+        """The request that `to_data` wrote, for a process whose run folder is `run`."""
+        return Request(
+            Resolved(RunConfig.model_validate(data["config"]), dict(data["origins"])),
+            data["command"],
+            out=run,
+            resume=RunFolder(run) if data["resume"] else None,
+            init_from=Path(data["init_from"]) if data["init_from"] else None,
+            resumed_from=data["resumed_from"],
+        )
+
+
+def resume_words(request: Request, run: str) -> list[str]:
+    """What `phalanx train` takes to go on with a run as the request says, for a job that is started by a script."""
+    settings = [
+        f"{key}={json.dumps(value)}"
+        for key, value, origin in request.resolved.rows()
+        if origin not in (DEFAULT, request.resumed_from)
+    ]
+    return ["--resume", run, *settings]
+
+
+def resume_request(before: Layer, given: list[Layer], command: str, run: RunFolder, step: int | None) -> Request:
+    """Go on with a run. `before` is its configuration; steps keep their samples if the number of workers changes."""
+    kept = keep_batch(resolve([before]).config, imply_collective([before], given))
+    return Request(resolve([before, *kept]), command, resume=run, at_step=step, resumed_from=before.origin)
+
+
+def with_workers(request: Request, before: Layer | None, workers: int) -> Request:
+    """The request of a job that forms a new group of `workers` workers after a loss.
+
+    `before` is the run's own configuration, where a checkpoint was saved; without one the run starts again.
+    """
+    base = before or Layer("the job's configuration", request.config.model_dump(mode="json"))
+    given = [Layer("the launcher", nest("exchange.workers", workers))]
+    resumed = resume_request(base, given, request.command, RunFolder(Path()), None)
+    if before is not None:
+        return resumed
+    return replace(request, resolved=Resolved(resumed.config, request.resolved.origins))

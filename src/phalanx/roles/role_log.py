@@ -12,25 +12,24 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from phalanx.config.role import Environment, Role
+from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
 from phalanx.runs.folder import log_path
 
-VARIABLE = "PHALANX_LOG"  # by which the launcher tells a role to keep its log itself
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def log_of(role: Role | None, config: RunConfig, environment: Environment = os.environ) -> Path | None:
+def log_of(role: Role, config: RunConfig) -> Path | None:
     """Where this process keeps its log, if it is to keep one."""
-    if VARIABLE in environment:
-        return Path(environment[VARIABLE])
-    if config.train.log_dir is None or (role is not None and role.launcher == "phalanx"):
+    if role.log is not None:
+        return role.log
+    if config.train.log_dir is None or role.launcher == "phalanx":
         return None
-    return log_path(Path(config.train.log_dir), (role or Role()).name)
+    return log_path(Path(config.train.log_dir), role.name)
 
 
-def keep_log(path: Path, role: Role | None) -> Console:
+def keep_log(path: Path, role: Role) -> Console:
     """Open the log: what is printed on the console that this gives, and all errors, are in it as plain lines."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,8 +40,7 @@ def keep_log(path: Path, role: Role | None) -> Console:
             why=error.strerror or str(error),
             remedy="make room or mend the permissions, or choose another place with --log-dir",
         ) from error
-    who = role or Role()
-    file.write(f"{who.name} of {who.world} on {platform.node()}, pid {os.getpid()}\n")
+    file.write(f"{role.name} of {role.world} on {platform.node()}, pid {os.getpid()}\n")
     sys.stderr = _Both(sys.stderr, file)
     return Console(file=file, force_terminal=False, color_system=None)
 

@@ -14,7 +14,6 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from phalanx.config.batch import samples_per_step
-from phalanx.config.elastic import is_elastic
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.cpu.convolution import forget_algorithms
@@ -55,6 +54,7 @@ from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.roles.console import claim, may_speak
 from phalanx.roles.request import Request
+from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
 from phalanx.runs.evaluations import EvaluatorNews, evaluations
@@ -65,18 +65,18 @@ from phalanx.signals import StopRequest
 FIRST_IMAGES = 5000  # that a model may look at before it learns
 
 
-def run(request: Request, console: Console, role: Role | None = None, log: Console | None = None) -> int:
-    """Train as one of the job's trainers, and return the process's exit code. `log` gets the same in plain lines."""
+def train_as(request: Request, console: Console, role: Role, log: Console | None = None) -> Result:
+    """Be one of the job's trainers. `log` gets what the console shows, as plain lines."""
     try:
-        return _run(request, [console, *([log] if log else [])], role or Role())
+        return _run(request, [console, *([log] if log else [])], role)
     except LostWorker as error:
-        if not is_elastic():
+        if not role.elastic:
             raise
         console.print(Text(f"{error.what}; there was nothing new to save"), soft_wrap=True)
-        return EXIT_REFORM
+        return Result(EXIT_REFORM, role.run)
 
 
-def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
+def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     started = time.perf_counter()
     if role.rank == 0:
         claim(sys.stdout)
@@ -214,7 +214,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
         last_eval=last_eval,
     )
     boundary = None
-    if is_elastic() and exchange.lockstep and isinstance(exchange, Elastic):
+    if role.elastic and exchange.lockstep and isinstance(exchange, Elastic):
         boundary = Boundary(exchange)
     with stop:
         try:
@@ -227,7 +227,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
                 observer.emit(ev.Stop(state.step, f"{error.what}; {saved}" if saved else error.what))
             observer.close()
             if saved:
-                return EXIT_REFORM
+                return Result(EXIT_REFORM, folder.path)
             raise
         except UserError as error:
             with contextlib.suppress(UserError):  # what is wrong may be that nothing can be written
@@ -253,7 +253,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> int:
             for console in consoles:
                 console.print(Text("done" if finished else "stopped"))
     observer.close()
-    return 0 if finished else stop.exit_code or EXIT_USER
+    return Result(0 if finished else stop.exit_code or EXIT_USER, folder.path)
 
 
 def _folder(request: Request, role: Role) -> RunFolder:
@@ -285,8 +285,7 @@ def settings_for_job(request: Request, rendezvous: Rendezvous, role: Role) -> Jo
     config, origins = request.resolved.config.machine, request.resolved.origins
     mine = report_machine(config, role.rank)
     reports = [MachineReport.from_json(text) for text in rendezvous.gather("machine", mine.to_json())]
-    run = str(request.resume.config) if request.resume else ""
-    kept = [key.removeprefix("machine.") for key, origin in origins.items() if origin == run]
+    kept = [key.removeprefix("machine.") for key, origin in origins.items() if origin == request.resumed_from]
     job_settings = choose_for_job(config, reports, kept)
     refuse_unable(job_settings, mine)  # who joins later is none of the reports
     return job_settings

@@ -10,7 +10,7 @@ from phalanx.config.resolve import Layer, parse_override, resolve
 from phalanx.config.role import UNRANKED, AllowedHosts, Role, environment_of
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
-from phalanx.launch.env.assign_role import decide, placement
+from phalanx.launch.env.assign_role import assign_role, settings_from_role
 from phalanx.launch.env.roles import role_from_env
 
 
@@ -306,7 +306,7 @@ def decided(role: Role | None, *given: str) -> tuple[ExchangeConfig, str]:
     flags = {word.partition("=")[0][2:]: word.partition("=")[2] for word in given if word.startswith("--")}
     typed = {name: int(text) if text.isdecimal() else text for name, text in flags.items()}
     tail = [*flag_layers(typed), *(parse_override(word) for word in given if not word.startswith("--"))]
-    layers, note = decide(role, base, tail)
+    layers, note = settings_from_role(role, base, tail)
     return resolve([*base, *layers]).config.exchange, note
 
 
@@ -314,9 +314,9 @@ def test_launchers_that_only_count_make_the_last_ranks_servers() -> None:
     roles = [Role(rank=rank, world=6, master="h1:7", launcher="srun") for rank in range(6)]
     exchange, note = decided(roles[0], "exchange.method=pserver", "exchange.servers=2")
     assert (exchange.method, exchange.workers, exchange.servers, note) == ("pserver", 4, 2, "")
-    names = [placement(role, exchange).name for role in roles]
+    names = [assign_role(role, exchange).name for role in roles]
     assert names == ["trainer-0", "trainer-1", "trainer-2", "trainer-3", "server-0", "server-1"]
-    assert {placement(role, exchange).servers for role in roles} == {("", "")}
+    assert {assign_role(role, exchange).servers for role in roles} == {("", "")}
     with pytest.raises(UserError, match="started 2 processes, and 2 of them are to be servers"):
         decided(Role(world=2, launcher="srun"), "exchange.method=pserver", "exchange.servers=2")
 
@@ -348,13 +348,13 @@ def test_a_declared_trainer_never_becomes_a_server(given: list[str], named: str)
         assert note.startswith(
             f"note: {named} is overruled: PADDLE_TRAINING_ROLE=TRAINER and PADDLE_TRAINERS=2 are set"
         )
-        assert placement(role, exchange) == role
+        assert assign_role(role, exchange) == role
         assert decided(role)[1] == decided(role, "--update_method=collective")[1] == ""
 
 
 def test_a_recipe_that_wants_servers_is_overruled_too() -> None:
     role = role_from_env({**DIST_TRAIN_NCCL2, "PADDLE_TRAINER_ID": "0"})
-    layers, note = decide(role, [Layer("mine.yaml", {"exchange": {"method": "pserver"}})], [])
+    layers, note = settings_from_role(role, [Layer("mine.yaml", {"exchange": {"method": "pserver"}})], [])
     assert last_value(layers, "exchange.method", None) == "collective"
     assert note.startswith("note: exchange.method=pserver of mine.yaml is overruled")
 

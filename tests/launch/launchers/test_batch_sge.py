@@ -50,9 +50,9 @@ def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) ->
 
 
 def roles_in(pid: int) -> list[str]:
-    """The rank of a trainer, from its environment."""
+    """The name of a role, from its environment."""
     try:
         told = dict(word.partition("=")[::2] for word in Path(f"/proc/{pid}/environ").read_text().split("\0"))
     except OSError:
         return []
-    return [told["PHALANX_RANK"]] if "PHALANX_RANK" in told else []
+    return [told["PHALANX_NAME"]] if "PHALANX_NAME" in told else []

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from phalanx.cli.main import app
 from phalanx.errors import UserError
 from phalanx.launch.env.roles import role_from_env
-from phalanx.launch.launchers.manifests import job_name
+from phalanx.launch.launchers.manifests import RECIPE_FOLDER, job_name
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
 from tests.lab.hosts import Lab
@@ -99,10 +99,8 @@ def test_what_schemas_do_not_check(documents: list[Manifest]) -> None:
 def test_words_arrive_unchanged_and_the_key_is_in_the_secret_alone(documents: list[Manifest]) -> None:
     key = of_kind("Secret", documents)[0]["stringData"]["key"]
     assert yaml.safe_dump_all(documents).count(key) == 1
-    for job in of_kind("Job", documents):
-        told = environment(documents, job, 0)
-        words = [expand(word, told) for word in job["spec"]["template"]["spec"]["containers"][0]["command"]]
-        assert f"name={json.dumps(AWKWARD)}" in words
+    (config,) = of_kind("ConfigMap", documents)
+    assert yaml.safe_load(next(iter(config["data"].values())))["name"] == AWKWARD
 
 
 def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
@@ -147,7 +145,7 @@ def test_apply_gives_them_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     assert (tmp_path / "argv").read_text() == "apply -f - "
     applied = [document["kind"] for document in yaml.safe_load_all((tmp_path / "stdin").read_text())]
-    assert applied == ["Secret", "Service", "Job"]
+    assert applied == ["Secret", "Service", "ConfigMap", "Job"]
 
 
 @pytest.mark.parametrize(
@@ -173,9 +171,15 @@ def test_the_pods_train_together(lab: Lab, tmp_path: Path) -> None:
     pods = [(job, index) for job in of_kind("Job", documents) for index in range(job["spec"]["completions"])]
     places = {f"{job['metadata']['name']}-{index}.{service}": ("h1", "h2")[index] for job, index in pods}
     started = []
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    (config,) = of_kind("ConfigMap", documents)
+    for name, text in config["data"].items():
+        (mounted / name).write_text(text)
     for job, index in reversed(pods):
         told = environment(documents, job, index)
         argv = [expand(word, told) for word in job["spec"]["template"]["spec"]["containers"][0]["command"]]
+        argv = [word.replace(RECIPE_FOLDER, str(mounted)) for word in argv]
         host = places[f"{job['metadata']['name']}-{index}.{service}"]
         started.append(lab.start(host, argv, cwd=tmp_path, env=told))
     with (lab.folder / "etc_hosts").open("a") as names:  # known only when the processes run already
@@ -189,4 +193,4 @@ def test_the_pods_train_together(lab: Lab, tmp_path: Path) -> None:
         assert f"worker: trainer-{rank} of 2 on h{rank + 1}" in words_of_all
     steps = [record for record in read_events(tmp_path / "k8s-run") if record["kind"] == "step"]
     assert len(steps[-1]["ranks"]) == 2
-    assert os.listdir(tmp_path) == ["k8s-run"]  # noqa: PTH208 - names are wanted
+    assert sorted(os.listdir(tmp_path)) == ["k8s-run", "mounted"]  # noqa: PTH208 - names are wanted

@@ -68,8 +68,8 @@ def test_two_nodes_train_together(ray: Cluster, tmp_path: Path) -> None:
 def test_a_killed_launcher_leaves_nothing(ray: Cluster, tmp_path: Path) -> None:
     words = ["--", "train", *SETTINGS, "train.length=100000st", "--out", str(tmp_path / "run")]
     launcher = ray.lab.start("h1", ray.launch(*words), cwd=tmp_path, env=ray.env)
-    until(lambda: len(ray.lab.processes("PHALANX_RANK=")) == 2, timeout_s=120)
-    assert {process.host for process in ray.lab.processes("PHALANX_RANK=")} == {"h1", "h2"}
+    until(lambda: len(ray.lab.processes("PHALANX_NAME=trainer-")) == 2, timeout_s=120)
+    assert {process.host for process in ray.lab.processes("PHALANX_NAME=trainer-")} == {"h1", "h2"}
     os.kill(ray.lab.inner(launcher), signal.SIGKILL)
     until(lambda: left(ray.lab) == [], why=lambda: str(left(ray.lab)))
     launcher.communicate()

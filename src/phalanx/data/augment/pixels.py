@@ -167,7 +167,7 @@ def _space(shear: float, translate: float, rotate: float, enhance: float, poster
     """Operations in torchvision's order, with the strength that each reaches at its last bin."""
     bits_kept = (8 - torch.arange(NUM_BINS) / ((NUM_BINS - 1) / posterize)).round()
     return {
-        "ModelSpec": Strengths(),
+        "Identity": Strengths(),
         "ShearX": _up_to(shear),
         "ShearY": _up_to(shear),
         "TranslateX": _up_to(translate),
@@ -198,7 +198,7 @@ def _change(images: torch.Tensor, space: Space, choice: Draws, bins: Draws, sign
         value = space[name].values[int(strength)]
         drawn.setdefault((name, -value if space[name].signed and side < 0.5 else value), []).append(row)
     for (name, strength), rows in drawn.items():
-        if name != "ModelSpec":
+        if name != "Identity":
             images[rows] = _apply(name, strength, images[rows])
 
 

@@ -10,7 +10,7 @@ from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 
 
-def decide(role: Role | None, base: Sequence[Layer], given: Sequence[Layer]) -> tuple[list[Layer], str]:
+def settings_from_role(role: Role | None, base: Sequence[Layer], given: Sequence[Layer]) -> tuple[list[Layer], str]:
     """What is given, with what the launcher has decided beneath it; and what the user is to be told, if anything.
 
     `base` is the recipe's or the run's, `given` the user's. Launchers that only count leave the method to the user;
@@ -93,7 +93,7 @@ def _without_method(layer: Layer) -> Layer:
     return replace(layer, values={**layer.values, "exchange": exchange})
 
 
-def placement(role: Role, exchange: ExchangeConfig) -> Role:
+def assign_role(role: Role, exchange: ExchangeConfig) -> Role:
     """The role of a process whose launcher only counts: where servers are asked for, the last ranks are servers."""
     if role.servers or role.told.kind or role.launcher == "phalanx" or exchange.method != "pserver":
         return role

@@ -18,7 +18,7 @@ from phalanx.config.role import UNRANKED, AllowedHosts, Environment, Role
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.launch.env import pmi
-from phalanx.launch.env.assign_role import placement
+from phalanx.launch.env.assign_role import assign_role
 from phalanx.launch.env.attendance import attend, open_attendance
 from phalanx.net.admission import refuse_unnamed
 from phalanx.net.interfaces import address_towards, bind_gloo_towards, free_port, interface_address, is_loopback
@@ -37,7 +37,7 @@ def complete(role: Role, exchange: ExchangeConfig, environment: Environment = os
         role = replace(role, master=pmi.share(_place(role, environment), role.rank, environment))
     if role.launcher == "kubernetes":
         _await_names(role, exchange.timeout_s)
-    role = placement(role, exchange)
+    role = assign_role(role, exchange)
     _refuse_misfit(role, exchange)
     if exchange.method == "pserver":
         role = role if all(role.servers) else _meet(role, exchange.timeout_s, environment)

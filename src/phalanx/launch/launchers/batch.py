@@ -16,9 +16,10 @@ from phalanx.launch.launchers.scheduler import Scheduler
 from phalanx.launch.launchers.submitted import SCHEDULERS, Submitted
 from phalanx.launch.local_job import wanted_roles
 from phalanx.launch.plan import LAST, LaunchPlan
-from phalanx.launch.run_files import verify_step
+from phalanx.launch.run_files import CONFIG, verify_step
 from phalanx.observe.tables import print_line
-from phalanx.runs.folder import RUNS, create_run, write_whole
+from phalanx.roles.request import resume_words
+from phalanx.runs.folder import RUNS, create_run, write_run_file
 from phalanx.runs.rewind import put_aside_after
 
 
@@ -31,6 +32,8 @@ def start(plan: LaunchPlan, console: Console) -> int:
         run = (plan.request.resume.path if plan.request.resume else plan.request.out or RUNS / name).absolute()
         path = run / f"job.{scheduler.name}"
         print_line(console, f"would write {path}:")
+        if plan.request.resume is None:
+            print_line(console, f"would write {run / CONFIG}: all settings")
         for line in script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path).splitlines():
             print_line(console, f"  {line}")
         print_line(console, f"would run: {scheduler.dialect.submit} {path}")
@@ -42,11 +45,13 @@ def start(plan: LaunchPlan, console: Console) -> int:
     run = folder.path.absolute()
     path = run / f"job.{scheduler.name}"
     (run / LOG).parent.mkdir(exist_ok=True)
-    write_whole(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
+    if plan.request.resume is None:  # the job reads its settings from there, whenever it runs
+        folder.write_config(plan.request.resolved)
+    write_run_file(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
     try:
         number = scheduler.submit(str(path))
     except UserError:
-        _forget(run, path)
+        _forget(run, path, made=plan.request.resume is None)
         raise
     Submitted(scheduler.name, number).write(run)
     _say(console, f"job {number} is submitted: {path}")
@@ -56,9 +61,11 @@ def start(plan: LaunchPlan, console: Console) -> int:
     return follow(scheduler, number, run, run / LOG, console, sys.stdout)
 
 
-def _forget(run: Path, path: Path) -> None:
+def _forget(run: Path, path: Path, *, made: bool) -> None:
     """A job that was refused leaves no folder, unless there is something else in it."""
     path.unlink()
+    if made:
+        (run / CONFIG).unlink()
     with contextlib.suppress(OSError):
         (run / LOG).parent.rmdir()
         run.rmdir()
@@ -79,14 +86,17 @@ def batch_job(plan: LaunchPlan, run: Path, resources: Resources, scheduler: Sche
         "--nodes": plan.batch.nodes if scheduler.inside == "qrsh" else None,
     }
     given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    out = [] if plan.request.resume or plan.request.out else ["--out", str(run)]
+    request = plan.request
+    train = resume_words(request, str(run)) if request.resume else [str(run / CONFIG), "--out", str(run)]
+    if request.init_from is not None:
+        train += ["--init-from", str(request.init_from.absolute())]
     return BatchJob(
         name=re.sub(r"\s", "-", plan.request.resolved.config.name),
         run=run,
         cwd=Path.cwd(),
         command=plan.command,
         launch=(sys.executable, "-m", "phalanx", "launch", *given),
-        train=(*plan.words, *out),
+        train=tuple(train),
         resources=resources,
     )
 

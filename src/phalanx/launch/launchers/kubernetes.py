@@ -21,10 +21,13 @@ from phalanx.launch.launchers.manifests import (
     manifests,
     refuse_name,
 )
-from phalanx.launch.local_job import TRAIN, wanted_roles
+from phalanx.launch.local_job import wanted_roles
 from phalanx.launch.multi_host import require
 from phalanx.launch.plan import LaunchPlan
 from phalanx.observe.tables import print_line
+from phalanx.roles.request import resume_words
+from phalanx.runs.checkpoint import FOLDER
+from phalanx.runs.folder import config_text
 
 
 def start(plan: LaunchPlan, console: Console) -> int:
@@ -47,25 +50,31 @@ def start(plan: LaunchPlan, console: Console) -> int:
 
 
 def pods_of(plan: LaunchPlan) -> Pods:
-    """The job as pods: the command that was typed, the recipe's file among it replaced by its text."""
+    """The job as pods. All of them read the resolved configuration from a ConfigMap."""
     run = plan.request.out.name if plan.request.out else plan.request.resolved.config.name
     name = job_name(run if plan.request.out else f"{run}-{time.strftime('%Y%m%d-%H%M%S')}")
     job = plan.job(Path(name))
-    words = [f"{RECIPE_FOLDER}/{RECIPE}" if isinstance(word, dict) else word for word in job.first[len(TRAIN) :]]
-    out = [] if plan.request.out or plan.request.resume else ["--out", f"runs/{name}"]
+    request = plan.request
+    if request.resume is not None:
+        step = "" if request.at_step is None else f"/{FOLDER}/step-{request.at_step}"
+        words = resume_words(request, f"{request.resume.path}{step}")
+    else:
+        words = [f"{RECIPE_FOLDER}/{RECIPE}", "--out", str(request.out or f"runs/{name}")]
+    if request.init_from is not None:
+        words += ["--init-from", str(request.init_from)]
     master = plan.ports[0] if plan.ports else MASTER_PORT
     return Pods(
         name=name,
         options=plan.kubernetes,
         num_trainers=job.wanted["trainer"],
         num_servers=job.wanted["server"],
-        argv=[plan.python or "python3", "-m", "phalanx", "train", *words, *out],
+        argv=[plan.python or "python3", "-m", "phalanx", "train", *words],
         key=job.key,
         variables={
             **{name: value for name, value in carried_variables().items() if not name.startswith("PHALANX_")},
             "PHALANX_COMMAND": plan.command,
         },
-        recipe=next(iter(job.files.values()), None),
+        recipe=None if request.resume else config_text(request.resolved),
         master_port=master,
         server_port=plan.ports[1] if plan.ports else SERVER_PORT,
         needs=plan.needs,

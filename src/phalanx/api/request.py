@@ -1,0 +1,91 @@
+"""From a recipe, settings and flags to a request. Checks what it can before anything heavy is imported."""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from phalanx.config.flags import flag_layers, imply_collective
+from phalanx.config.recipes import default_recipe, load_recipe
+from phalanx.config.resolve import Layer, parse_override, resolve
+from phalanx.config.role import Role
+from phalanx.config.schema import ExchangeConfig
+from phalanx.errors import UserError
+from phalanx.launch.env.assign_role import assign_role, settings_from_role
+from phalanx.roles.request import Request, resume_request
+from phalanx.runs.resume import choose
+
+LATEST = "latest"  # as `resume`: the latest run under runs/
+
+
+def make_request(
+    recipe: str | None,
+    overrides: Sequence[str | Layer],
+    flags: Mapping[str, Any],
+    *,
+    out: Path | None = None,
+    resume: str | None = None,
+    at: str | None = None,
+    init_from: Path | None = None,
+    role: Role | None = None,
+    command: str = "",
+) -> Request:
+    """What to train. `overrides` are layers, or texts such as optim.lr=0.2; a launcher gave this process `role`."""
+    given = [*flag_layers(flags), *(parse_override(one) if isinstance(one, str) else one for one in overrides)]
+    command = command or command_line()
+    if resume is not None:
+        return _resumed(given, recipe, out, resume, at, init_from, role, command)
+    if at is not None:
+        raise UserError(
+            "--at does not go without --resume",
+            why="it says from which checkpoint of a run to go on",
+            remedy=f"--resume RUN --at {at}",
+        )
+    layers = load_recipe(recipe or default_recipe(given)).layers
+    given, note = settings_from_role(role, layers, given)
+    resolved = resolve([*layers, *imply_collective(layers, given)])
+    _refuse_other_world(resolved.config.exchange, role)
+    return Request(resolved, command, out=out, init_from=init_from, notes=(note,) if note else ())
+
+
+def _resumed(
+    given: list[Layer],
+    recipe: str | None,
+    out: Path | None,
+    resume: str,
+    at: str | None,
+    init_from: Path | None,
+    role: Role | None,
+    command: str,
+) -> Request:
+    if recipe or out or init_from:
+        clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
+        raise UserError(
+            f"--resume does not go together with {clash}",
+            why="a resumed run keeps its recipe, its folder and its weights",
+            remedy="leave it out, or start a new run",
+        )
+    run, step = choose(None if resume == LATEST else Path(resume), at)
+    before = run.layer()
+    given, note = settings_from_role(role, [before], given)
+    request = resume_request(before, given, command, run, step)
+    _refuse_other_world(request.config.exchange, role)
+    return replace(request, notes=(note,) if note else ())
+
+
+def command_line() -> str:
+    """What the user typed, for the record. Inside a batch job: what was typed when it was submitted."""
+    return os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])
+
+
+def _refuse_other_world(exchange: ExchangeConfig, role: Role | None) -> None:
+    assigned = role and assign_role(role, exchange)
+    if assigned is not None and assigned.kind == "trainer" and assigned.world != exchange.workers:
+        raise UserError(
+            f"{exchange.workers} workers are asked for, but {assigned.launcher} started {assigned.world}",
+            why="each trainer takes its share of every step, so all must agree on how many there are",
+            remedy=f"leave --workers out, or have {assigned.launcher} start {exchange.workers}",
+        )

@@ -1,0 +1,40 @@
+"""Start what a request asks for: in this process, or as several processes on this machine."""
+
+from rich.console import Console
+
+from phalanx.config.batch import samples_per_step
+from phalanx.config.role import Role
+from phalanx.config.schema import RunConfig
+from phalanx.data.sources.formats import recognise
+from phalanx.launch.local_job import local_job, supervise_here
+from phalanx.roles.request import Request
+from phalanx.roles.result import Result
+from phalanx.runs.folder import create_run
+from phalanx.runs.rewind import find_step
+
+
+def needs_processes(config: RunConfig) -> bool:
+    """Whether a run on one machine takes more than this process."""
+    return config.exchange.method != "local" or bool(config.data.servers) or config.eval.evaluator
+
+
+def check_early(request: Request) -> None:
+    """Refuse what can be refused without torch, whose import takes seconds, and before a job is started."""
+    config = request.config
+    if request.resume is not None and request.at_step is not None:
+        find_step(request.resume.checkpoints, request.at_step)
+    samples_per_step(config)
+    if not config.data.service:
+        recognise(config.data.source)
+
+
+def start(request: Request, role: Role | None = None, *, console: Console | None = None) -> Result:
+    """Be the process that `role` says. Without a role, train here, with more processes if the request needs them."""
+    if role is None:
+        check_early(request)
+        if needs_processes(request.config):
+            folder = request.resume or create_run(request.out, request.config.name)
+            return Result(supervise_here(local_job(folder.path, request), Console(stderr=True)), folder.path)
+    from phalanx.roles.run import run
+
+    return run(request, role or Role(), console)

@@ -1,0 +1,24 @@
+"""`python -m phalanx.roles FILE`: one process of a job. FILE has its role and its request, as an agent wrote them."""
+
+import json
+import sys
+from pathlib import Path
+
+from phalanx.config.role import role_from_data
+from phalanx.roles.lifeline import hold_lifeline
+from phalanx.roles.process import run_process
+from phalanx.roles.request import Request
+
+
+def main() -> int:
+    data = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    role = role_from_data(data["role"])
+    hold_lifeline()
+    assert role.run is not None
+    from phalanx.roles.run import run
+
+    return run(Request.from_data(data["request"], role.run), role).exit_code
+
+
+if __name__ == "__main__":
+    run_process(main)

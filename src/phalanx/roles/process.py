@@ -1,0 +1,35 @@
+"""The frame of every process of ours: errors that a user can mend are printed without a traceback."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+from phalanx.machine.openmp import let_idle_threads_sleep
+from phalanx.native.features import hold_libraries_to_level
+
+
+def run_process(main: Callable[[], int]) -> NoReturn:
+    """Run `main` and end the process with its exit code."""
+    let_idle_threads_sleep()
+    try:
+        hold_libraries_to_level()
+        code = main()
+    except UserError as error:
+        _print_error(str(error))
+        sys.exit(EXIT_USER)
+    except KeyboardInterrupt:
+        _print_error("interrupted")
+        sys.exit(130)
+    except BrokenPipeError:  # `phalanx models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_OURS)
+    sys.exit(code)
+
+
+def _print_error(text: str) -> None:
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
