@@ -12,6 +12,7 @@ import typer
 
 from phalanx.cli.main import app
 from phalanx.config.resolve import setting_keys
+from tests.test_imports import LAYERS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "phalanx"
@@ -76,6 +77,16 @@ def is_source(span: str) -> bool:
 def test_source_paths_are_recognised() -> None:
     assert all(map(is_source, ("engine/loop.py", "tests/lab/hosts.py", "exchange/pserver/", "native/winograd.c")))
     assert not any(map(is_source, ("nets.py", "./nets.py", "train/", "runs/NAME-TIME", "eval/", "data.val")))
+
+
+def test_every_package_is_on_the_map() -> None:
+    """CONTRIBUTING.md has one line for each package, in the order of the layers."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in spans(row)]
+    named = [re.sub(r"(/|\.py)$", "", name) for name in listed if name != "src/phalanx/"]
+    assert sorted(named) == sorted(name for layer in LAYERS for name in layer if name != "__main__")
+    level = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    assert [level[name] for name in named] == sorted(level[name] for name in named)
 
 
 @pages()
