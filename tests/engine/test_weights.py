@@ -39,7 +39,7 @@ def save(tiny: TinyRun, run: Path) -> Path:
     counts = (plan.steps_per_epoch, plan.total_steps, plan.samples_per_step)
     events.take(Start("test", tiny.spec.model, 0, "synthetic", 40, 12, 4, *counts, {}, []))
     events.close()
-    optimizer, scalars = tiny.exchange.state()
+    optimizer, scalars = tiny.exchange.state.optimizer_state()
     tensors = {"model": tiny.state.model.state_dict(), "optimizer": optimizer}
     if tiny.state.ema is not None:
         tensors["ema"] = tiny.state.ema.model.state_dict()

@@ -21,7 +21,7 @@ from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.make import make_exchange
-from phalanx.exchange.rendezvous import SingleWorker
+from phalanx.exchange.rendezvous import LocalRendezvous
 from phalanx.machine.settings import choose
 from phalanx.optim.schedule import make_schedule
 
@@ -97,7 +97,7 @@ def tiny_run(*settings: str, model: nn.Module | None = None, loss_scale: LossSca
             threads=1,
             share=Share(accumulate=config.optim.accumulate, micro_batches=config.train.micro_batches),
         ),
-        exchange=make_exchange(config, model, schedule, Role(), machine, SingleWorker()),
+        exchange=make_exchange(config, model, schedule, Role(), machine, LocalRendezvous()),
         engine=Engine(
             machine,
             Inputs(machine, config.augment, spec.mean, spec.std, seed),
