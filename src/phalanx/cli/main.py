@@ -75,6 +75,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _verbose(wanted: bool) -> None:
+    """Tell this process and all that it starts by the environment: it is no setting of the run."""
+    if wanted:
+        from phalanx.observe.start_up import VERBOSE
+
+        os.environ[VERBOSE] = "1"
+
+
 @app.callback()
 def phalanx(
     version: Annotated[
@@ -139,6 +147,10 @@ def train(
         str | None, typer.Option(help="with --resume: from the checkpoint there, such as 30ep, 5000st, 50%")
     ] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", callback=_verbose, help="print every setting chosen at the start, and why"),
+    ] = False,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
     from phalanx.api.start import start

@@ -32,7 +32,7 @@ from phalanx.launch.messages import (
 )
 from phalanx.launch.process_manager import ProcessManager
 from phalanx.launch.run_files import mark, read_piece, refuse_taken, saved_checkpoint, verify_step, write_piece
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.rewind import put_aside_after
 
@@ -192,8 +192,8 @@ def main() -> None:
     spoken, heard = os.dup(1), os.dup(0)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    adopt_orphans()
-    run_loop(_serve(heard, spoken))
+    with adopting_orphans():
+        run_loop(_serve(heard, spoken))
 
 
 async def _serve(heard: int, spoken: int) -> None:

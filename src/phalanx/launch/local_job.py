@@ -18,7 +18,7 @@ from phalanx.launch.messages import Message
 from phalanx.launch.policy import Policy
 from phalanx.launch.screen import Screen
 from phalanx.launch.supervisor import JobSupervisor
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.roles.request import Request, with_workers
 
 
@@ -70,14 +70,13 @@ def local_job(run: Path, request: Request) -> Job:
 
 def supervise_here(job: Job, console: Console) -> int:
     """See a job on this machine to its end. Returns its exit code."""
-    adopt_orphans()
-
     async def main() -> int:
         return await JobSupervisor(
             job, [AgentHandle(Host("localhost"), inner=True)], _open, Screen(console, quiet=True)
         ).run()
 
-    return run_loop(main())
+    with adopting_orphans():
+        return run_loop(main())
 
 
 async def _open(agent: AgentHandle, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> Channel:

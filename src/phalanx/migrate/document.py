@@ -10,8 +10,8 @@ HEAD = """\
 # From your system to Phalanx
 
 Flags, configuration keys and variables of five other systems, and what to write instead. Tests check each row:
-they parse flags, resolve settings, read variables and run examples. `python -m phalanx.migrate > docs/migrate.md` writes
-this page from the table in `src/phalanx/migrate/`.
+they parse flags, resolve settings, read variables and run examples. `python -m phalanx.migrate > docs/migrate.md`
+writes this page from the table in `src/phalanx/migrate/`.
 
 You need not read it to begin. Type the command as you know it, and the error names the new flags:
 

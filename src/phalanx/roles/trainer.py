@@ -34,7 +34,6 @@ from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.sizes import plan_sizes, refuse_unseen_sizes, tell_sizes
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
-from phalanx.engine.summary import header_rows, print_summary, write_summary
 from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.engine.weights import initialize_from, restore
@@ -49,7 +48,8 @@ from phalanx.models.fast import FastNet
 from phalanx.net.key import key_of, read_key
 from phalanx.observe.display import PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
-from phalanx.observe.tables import print_rows
+from phalanx.observe.outcome import print_outcome, save_curves
+from phalanx.observe.start_up import describe_start, is_verbose
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.roles.console import claim, may_speak
 from phalanx.roles.request import Request
@@ -59,6 +59,7 @@ from phalanx.runs import events as ev
 from phalanx.runs.evaluations import EvaluatorNews, evaluations
 from phalanx.runs.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
 from phalanx.runs.folder import RUNS, RunFolder, create_run
+from phalanx.runs.summary import write_summary
 from phalanx.signals import StopRequest
 
 FIRST_IMAGES = 5000  # that a model may look at before it learns
@@ -138,7 +139,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         )
     if not keeps_algorithms:
         cpu.forget(model)
-    algorithm_notes = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
+    algorithms = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
     folder = request.resume or _folder(request, role)
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
@@ -164,16 +165,24 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
             **tell_sizes(sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
-        notes=[*splits.notes, *job_settings.notes, *algorithm_notes],
+        notes=[*splits.notes, *job_settings.warnings, *algorithms.notes, *algorithms.warnings],
     )
-    rows = header_rows(start, config, folder, role)
-    for console in consoles:
-        console.print(Text(f"phalanx train · {config.name}", style="bold"))
-        print_rows(console, rows)
+    start_up = describe_start(
+        start,
+        config,
+        role,
+        folder=str(folder.path) if role.rank == 0 or role.run else "see the output of trainer-0",
+        peak_lr=scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step),
+        notes=splits.notes,
+        warnings=[*job_settings.warnings, *algorithms.warnings],
+        log_notes=algorithms.notes,
+    )
+    for number, console in enumerate(consoles):  # the first may be a screen; the others are logs
+        start_up.print_to(console, verbose=number > 0 or role.rank > 0 or is_verbose())
     if role.rank == 0:
         folder.write_config(request.resolved)
         log = LogFile(folder.path)
-        log.text("\n".join(f"{name}: {value}" for name, value in rows.items()))
+        log.text(start_up.text())
         observer.sinks = [EventFile(folder.path), log, *displays]
         if config.eval.evaluator:
             news = EvaluatorNews(folder.path, Observer([log, *displays]).emit)
@@ -245,9 +254,12 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         if role.rank == 0:
             if finished:
                 trainer.await_evaluator(state)
-            summary = write_summary(folder, state, trainer, request.command, start, finished)
+            summary = trainer.summary(state, start, finished)
+            write_summary(folder, summary)
+            if config.train.curves:
+                save_curves(folder)
             for console in consoles:
-                print_summary(console, folder, summary, finished)
+                print_outcome(console, folder, summary)
         else:
             for console in consoles:
                 console.print(Text("done" if finished else "stopped"))

@@ -15,7 +15,7 @@ import zmq.asyncio
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.launch.agent import Agent, attend, hear
 from phalanx.launch.messages import SILENCE_S, Message, decode, encode
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.net.interfaces import address_towards
 from phalanx.roles.lifeline import hold_lifeline
 
@@ -85,8 +85,8 @@ def main() -> None:
     try:
         invitation = parse_invitation(os.environ.pop(INVITATION, ""))
         hold_lifeline()
-        adopt_orphans()
-        run_loop(dial(invitation))
+        with adopting_orphans():
+            run_loop(dial(invitation))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(EXIT_USER)
