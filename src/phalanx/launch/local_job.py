@@ -70,6 +70,7 @@ def local_job(run: Path, request: Request) -> Job:
 
 def supervise_here(job: Job, console: Console) -> int:
     """See a job on this machine to its end. Returns its exit code."""
+
     async def main() -> int:
         return await JobSupervisor(
             job, [AgentHandle(Host("localhost"), inner=True)], _open, Screen(console, quiet=True)

@@ -196,8 +196,8 @@ def test_bad_images_are_counted_and_told_as_if_they_were_read_here(tmp_path: Pat
         local = pipeline_of(servers.config)
         served = pipeline_of(servers.config, remote=servers.service(0))
         assert content(taken(served, NUM_BATCHES)) == content(taken(local, NUM_BATCHES))
-        assert served.bad.met == local.bad.met
-        assert len(served.bad.met) > 1
+        assert served.bad.seen == local.bad.seen
+        assert len(served.bad.seen) > 1
         stopping = configured(folder, "data.bad_images=stop")
         errors = []
         for remote in (None, servers.service(0, config=stopping)):
