@@ -81,7 +81,7 @@ def test_hosts_for_servers_alone(tmp_path: Path) -> None:
     assert hosts == [Host("a"), Host("b", slots=2), Host("c")]
     assert alone == [2, 1]
     assert find_hosts(None, None, "c") == ([Host("localhost"), Host("c")], [1])
-    with pytest.raises(UserError, match="-H does not go together with --ips"):
+    with pytest.raises(UserError, match="-H and --ips exclude each other"):
         find_hosts(tmp_path, "a", None)
     with pytest.raises(UserError, match="a is named twice"):
         find_hosts(None, "a,a", None)
@@ -155,7 +155,7 @@ REFUSED: Mapping[str, tuple[Sequence[str], str]] = {
     "launcher": (["--launcher", "shs", "--", "train"], "did you mean ssh"),
     "no ssh": (["--ssh", "no-such-ssh", "--ips", "a", "--", "train"], "no-such-ssh: not found"),
     "hosts": (["--launcher", "ssh", "--", "train"], "no hosts are named"),
-    "other hosts": (["--launcher", "local", "--ips", "a", "--", "train"], "knows no other hosts"),
+    "other hosts": (["--launcher", "local", "--ips", "a", "--", "train"], "uses this machine only"),
     "nothing": (["--", "train", "--no-such-flag"], "No such option"),
 }
 

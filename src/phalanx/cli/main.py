@@ -154,8 +154,8 @@ def train(
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
     from phalanx.api.start import start
-    from phalanx.launch.env.attendance import await_end
     from phalanx.launch.env.complete_role import complete
+    from phalanx.launch.env.dmlc_scheduler import await_end
     from phalanx.launch.env.roles import role_from_env
     from phalanx.net.admission import warning_of
     from phalanx.roles.lifeline import hold_lifeline

@@ -52,18 +52,20 @@ def watch_run(request: Request, console: Console, role: Role) -> None:
     assert role.run is not None
     config = request.resolved.config
     with StopRequest(quiet=True) as stop:  # being ended by the launcher is how it ends when all is well
-        evaluator = make_evaluator(config, RunFolder(role.run), console, lambda: bool(stop), beside=role.beside)
+        evaluator = make_evaluator(
+            config, RunFolder(role.run), console, lambda: bool(stop), local_trainers=role.local_trainers
+        )
         while not stop:
             if not evaluator.evaluate_next():
                 time.sleep(_LOOK_S)
 
 
 def make_evaluator(
-    config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool], *, beside: int = 0
+    config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool], *, local_trainers: int = 0
 ) -> "Evaluator":
     """An evaluator for a run's own validation data, with the run's own settings; so many trainers share its host."""
     threads = config.data.threads
-    splits = open_data(config.data, threads=_choose(config, {}, beside).threads if threads is None else threads)
+    splits = open_data(config.data, threads=_choose(config, {}, local_trainers).threads if threads is None else threads)
     return Evaluator(
         config=config,
         folder=folder,
@@ -73,16 +75,16 @@ def make_evaluator(
         observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
         bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
         stopping=stopping,
-        beside=beside,
+        local_trainers=local_trainers,
     )
 
 
-def _choose(config: RunConfig, job_settings: Mapping[str, Any], beside: int) -> Settings:
+def _choose(config: RunConfig, job_settings: Mapping[str, Any], local_trainers: int) -> Settings:
     """How to evaluate here: with what trainers have settled, and the cores that they leave."""
     gpus = config.machine.gpus
     where = {"gpus": None, "device": f"cuda:{gpus[0]}"} if gpus else {}
     machine = config.machine.model_copy(update={**job_settings, **where})
-    return choose(machine, beside + 1)
+    return choose(machine, local_trainers + 1)
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ class _Judge:
     engine: Engine
 
 
-def _make_judge(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, Any], beside: int) -> _Judge:
-    settings = _choose(config, job_settings, beside)
+def _make_judge(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, Any], local_trainers: int) -> _Judge:
+    settings = _choose(config, job_settings, local_trainers)
     settings.apply()
     model = build_model(
         config.model.model_copy(update={"pretrained": False}),  # weights are loaded anyway
@@ -123,7 +125,7 @@ class Evaluator:
     observer: Observer
     bad: BadImages
     stopping: Callable[[], bool]
-    beside: int = 0  # trainers on the same host
+    local_trainers: int = 0  # trainers on the same host
     _seen: tuple[tuple[str, int], ...] = ()  # the folder's checkpoints, and when each was written
     _damaged: set[tuple[str, int]] = field(default_factory=set)
     _judge: _Judge | None = None
@@ -170,7 +172,7 @@ class Evaluator:
         job_settings = {name: machine[name] for name in JOB_WIDE}
         if self._judge is not None and self._judge.job_settings == job_settings:
             return self._judge
-        return _make_judge(self.config, self.spec, job_settings, self.beside)
+        return _make_judge(self.config, self.spec, job_settings, self.local_trainers)
 
     def _measure(self, judge: _Judge, loaded: checkpoint.Loaded, known: list[ev.Eval]) -> ev.Eval:
         begin = time.perf_counter()

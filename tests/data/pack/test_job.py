@@ -5,7 +5,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.data.pack.packs import COMMAND, pack_folder, parts_of, shard_sums, wr
 from tests.data.samples import assert_helpful, image_bytes, smooth
 from tests.data.sources.test_cifar import write_cifar10
 from tests.data.sources.test_idx import write_idx
+from tests.waiting import until
 
 FORMS = ["wds", "rec", "raw"]
 
@@ -266,11 +266,8 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     words = ["data", "pack", str(source), str(tmp_path / "p"), "--shards", "30", "--resize", "48"]
     process = subprocess.Popen([sys.executable, "-m", "phalanx", *words], stdout=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 120
-        while not (tmp_path / "p" / "train-00002.tar").exists():
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.005)
+        until(lambda: (tmp_path / "p" / "train-00002.tar").exists() or process.poll() is not None)
+        assert process.poll() is None
     finally:
         process.kill()
     assert process.wait() == -signal.SIGKILL

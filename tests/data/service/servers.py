@@ -27,6 +27,7 @@ from phalanx.data.service.terms import terms_of
 from phalanx.data.sources.open import open_data
 from phalanx.data.training import training_pipeline
 from tests.processes import preload, start
+from tests.waiting import until
 
 KEY = "the servers' secret"
 BATCH = 7  # divides no number of samples here
@@ -188,11 +189,3 @@ class Told(Service):
 
     def said(self, text: str) -> bool:
         return any(text in words for words in self.words)
-
-
-def until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)

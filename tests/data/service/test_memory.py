@@ -13,7 +13,8 @@ from phalanx.data.service.batch_workers import BatchWorkers, Done, Order
 from phalanx.data.service.session import Session
 from phalanx.data.service.slots import Slots
 from phalanx.net.seal import Refused
-from tests.data.service.servers import configured, pipeline_of, until
+from tests.data.service.servers import configured, pipeline_of
+from tests.waiting import until
 
 
 def test_a_slot_is_free_when_no_tensor_over_it_is_left() -> None:

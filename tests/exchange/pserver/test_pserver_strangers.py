@@ -11,7 +11,8 @@ import zmq
 from phalanx.exchange.pserver.gradients import PserverGradients
 from phalanx.exchange.pserver.wire import Header, MessageKind, Seal
 from phalanx.net.seal import Refused, as_json, from_json
-from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, Task, exchange_of, local, model, until
+from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, Task, exchange_of, local, model
+from tests.waiting import until
 
 
 def dealer(address: str) -> "zmq.Socket[bytes]":

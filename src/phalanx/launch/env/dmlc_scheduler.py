@@ -1,7 +1,7 @@
-"""A DMLC scheduler stays until all other processes of its job have ended: DMLC's trackers take its end for the job's.
+"""The scheduler of a DMLC job: it ends after all other processes, since DMLC's trackers take its end for the job's.
 
-Each process holds a connection to it, which the system closes however the process ends. What it says first proves that
-it is one of the job's: a stranger that holds a connection holds up nobody.
+Each process holds a connection to it, which the system closes when the process ends, however it ends. Its first bytes
+prove that it belongs to the job, so other programs cannot keep the scheduler running.
 """
 
 import hmac
@@ -16,54 +16,54 @@ from phalanx.net.interfaces import bound_socket
 from phalanx.net.waiting import here, say, told
 
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}  # a lost host: after a minute
-_REACH_S = 10.0
-_held: list[socket.socket] = []  # for as long as this process lives
+_CONNECT_S = 10.0
+_held: list[socket.socket] = []  # until this process ends
 
 
-def open_attendance(host: str) -> int:
-    """The port at which the scheduler, known to the others as `host`, can be attended."""
+def open_listener(host: str) -> int:
+    """Listen for the job's processes, on the scheduler's host. Returns the port."""
     listener = bound_socket("::" if ":" in host else "0.0.0.0")
     listener.listen(1024)
     _held.append(listener)
     return int(listener.getsockname()[1])
 
 
-def attend(role: Role, host: str, port: int) -> None:
-    """Be seen by the scheduler until this process ends. Where a firewall is between them, it is not waited for."""
+def connect(role: Role, host: str, port: int) -> None:
+    """Connect to the scheduler until this process ends. If that fails, the scheduler does not wait for this process."""
     try:
-        _held.append(socket.create_connection((host, port), timeout=_REACH_S))
+        _held.append(socket.create_connection((host, port), timeout=_CONNECT_S))
         _held[-1].sendall(_proof(role))
     except OSError as error:
         say(
             f"warning: {role.name} on {here()} cannot reach the scheduler at {host}:{port}: {told(error)}; "
-            "it goes on, and the scheduler may end before it does"
+            "it continues, and the scheduler may end first"
         )
 
 
 def await_end(role: Role, timeout_s: float) -> None:
-    """Return when all processes that have attended are gone. Who does not come in time ended before it could."""
+    """Wait until all connected processes have ended. One that does not connect in time counts as ended."""
     allowlist, deadline = allowlist_of(role.allowed_hosts), time.monotonic() + timeout_s
-    came, attending = 0, set[socket.socket]()
+    count, connected = 0, set[socket.socket]()
     with selectors.DefaultSelector() as watched, _held.pop() as listener:
         watched.register(listener, selectors.EVENT_READ)
-        while attending or (came < role.world and time.monotonic() < deadline):
+        while connected or (count < role.world and time.monotonic() < deadline):
             left_s = max(0.0, deadline - time.monotonic())
-            for key, _ in watched.select(left_s if came < role.world and left_s else None):
+            for key, _ in watched.select(left_s if count < role.world and left_s else None):
                 connection = key.fileobj
                 assert isinstance(connection, socket.socket)
                 if connection is listener:
                     connection, (address, *_) = listener.accept()
                     if allowlist is None or allowlist.admits(address):
-                        watched.register(_kept_alive(connection), selectors.EVENT_READ)
+                        watched.register(_with_keepalive(connection), selectors.EVENT_READ)
                     else:
                         connection.close()
                     continue
-                said = _heard(connection)
-                if connection not in attending and came < role.world and hmac.compare_digest(said, _proof(role)):
-                    attending.add(connection)
-                    came += 1
-                elif not said or connection not in attending:  # it has ended, or is a stranger
-                    attending.discard(connection)
+                received = _receive(connection)
+                if connection not in connected and count < role.world and hmac.compare_digest(received, _proof(role)):
+                    connected.add(connection)
+                    count += 1
+                elif not received or connection not in connected:  # it has ended, or is not of this job
+                    connected.discard(connection)
                     watched.unregister(connection)
                     connection.close()
         for key in watched.get_map().values():
@@ -71,17 +71,17 @@ def await_end(role: Role, timeout_s: float) -> None:
                 key.fileobj.close()
 
 
-def _kept_alive(connection: socket.socket) -> socket.socket:
+def _with_keepalive(connection: socket.socket) -> socket.socket:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, seconds in _KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
     return connection
 
 
-def _heard(connection: socket.socket) -> bytes:
+def _receive(connection: socket.socket) -> bytes:
     try:
         return connection.recv(4096)
-    except OSError:  # reset, or a host that no longer answers
+    except OSError:  # reset, or a lost host
         return b""
 
 

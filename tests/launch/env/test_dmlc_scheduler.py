@@ -1,4 +1,4 @@
-"""A DMLC scheduler stays until the processes of its job have ended, and only for those."""
+"""A DMLC scheduler runs until the processes of its job have ended, and waits for no others."""
 
 import socket
 import threading
@@ -6,34 +6,34 @@ import threading
 import pytest
 
 from phalanx.config.role import AllowedHosts, Role
-from phalanx.launch.env import attendance
+from phalanx.launch.env import dmlc_scheduler
 from phalanx.net.interfaces import PORT_RANGE, free_port
 
 SCHEDULER = Role("scheduler", world=2, key="secret", allowed_hosts=AllowedHosts(("127.0.0.1",)))
 
 
 def leave() -> None:
-    """As when the process ends that attended last."""
-    attendance._held.pop().close()
+    """Close the last connection, as the end of its process does."""
+    dmlc_scheduler._held.pop().close()
 
 
-def test_it_is_attended_within_the_range_of_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_listens_within_the_port_range(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = free_port("0.0.0.0")
     monkeypatch.setenv(PORT_RANGE, f"{allowed}-{allowed}")
-    assert attendance.open_attendance("127.0.0.1") == allowed
+    assert dmlc_scheduler.open_listener("127.0.0.1") == allowed
     leave()
 
 
-def test_strangers_do_not_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attendance, "_held", [])
-    port = attendance.open_attendance("127.0.0.1")
-    waiting = threading.Thread(target=attendance.await_end, args=(SCHEDULER, 120.0), daemon=True)
+def test_other_programs_do_not_keep_it_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dmlc_scheduler, "_held", [])
+    port = dmlc_scheduler.open_listener("127.0.0.1")
+    waiting = threading.Thread(target=dmlc_scheduler.await_end, args=(SCHEDULER, 120.0), daemon=True)
     with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)) as loud:
         loud.sendall(b"x" * 32)
         waiting.start()
         assert loud.recv(1) == b""  # it is sent away
         for rank in range(2):
-            attendance.attend(Role("trainer", rank, 2, key="secret"), "127.0.0.1", port)
+            dmlc_scheduler.connect(Role("trainer", rank, 2, key="secret"), "127.0.0.1", port)
         leave()
         waiting.join(1)
         assert waiting.is_alive()
@@ -42,9 +42,9 @@ def test_strangers_do_not_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not waiting.is_alive()
 
 
-def test_that_it_cannot_be_attended_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_connection_gives_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port("127.0.0.1")
-    attendance.attend(Role("trainer", 3, 4), "127.0.0.1", port)
+    dmlc_scheduler.connect(Role("trainer", 3, 4), "127.0.0.1", port)
     said = capsys.readouterr().err
     assert f"cannot reach the scheduler at 127.0.0.1:{port}: connection refused" in said
     assert said.startswith("warning: trainer-3 on ")
