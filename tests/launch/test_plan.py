@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from phalanx.api.launch_options import LaunchOptions, add_to_flags
 from phalanx.api.request import make_request
-from phalanx.cli.launch import _add, _train_parameters
+from phalanx.cli.launch import _train_parameters
 from phalanx.cli.launch import parse_train as parse
 from phalanx.cli.main import app, request_from
 from phalanx.config.batch import samples_per_step
@@ -27,7 +28,7 @@ from phalanx.roles.request import Request, resume_words, with_workers
 
 def asked(*typed: str, n: int | None = None, s: int | None = None) -> RunConfig:
     given = dict(_train_parameters(["train", *typed]))
-    _add(given, n, s, None)
+    add_to_flags(given, LaunchOptions(), workers=n, servers=s)
     return request_from(given).config
 
 

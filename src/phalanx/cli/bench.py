@@ -65,8 +65,9 @@ def scaling(
     json_file: Json = None,
 ) -> None:
     """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and what the rest is lost to."""
+    from phalanx.api.launch_options import LAUNCHERS
     from phalanx.bench.scaling_plan import ScalingPlan, parse_workers, refuse_uneven
-    from phalanx.cli.launch import LAUNCHERS, parse_train
+    from phalanx.cli.launch import parse_train
     from phalanx.cli.main import request_from
 
     if update_method not in ("collective", "pserver"):

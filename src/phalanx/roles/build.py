@@ -104,6 +104,7 @@ def _restore(agreed: Agreed, plan: StepPlan, state: TrainState, exchange: Exchan
         plan,
         at_step=request.at_step,
         evaluator=agreed.config.eval.evaluator,
+        code=agreed.config.code.files,
     )
 
 

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from phalanx.config.role import Role
+from phalanx.engine.loss import loss_notes
 from phalanx.engine.sizes import tell_sizes
 from phalanx.observe.display import Display, PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
 from phalanx.observe.start_up import describe_start, is_verbose
+from phalanx.optim.own import optimizer_notes
 from phalanx.optim.schedule import scaled_rate
 from phalanx.roles.agree import Agreed
 from phalanx.roles.build import Training
 from phalanx.roles.console import may_speak
 from phalanx.roles.request import Request
 from phalanx.runs import events as ev
+from phalanx.runs.code import write_code
 from phalanx.runs.evaluations import EvaluatorNews, evaluations
 from phalanx.runs.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
 from phalanx.runs.folder import RUNS, RunFolder, create_run
@@ -54,13 +57,14 @@ def open_reports(agreed: Agreed, training: Training, consoles: Sequence[Console]
         role,
         folder=str(folder.path) if role.rank == 0 or role.run else "see the output of trainer-0",
         peak_lr=scaled_rate(config.optim.lr, config.optim.lr_per, training.plan.samples_per_step),
-        notes=agreed.splits.notes,
+        notes=_notes(agreed),
         warnings=[*agreed.job_settings.warnings, *training.algorithms.warnings],
         log_notes=training.algorithms.notes,
     )
     for number, console in enumerate(consoles):  # the first may be a screen; the others are logs
         start_up.print_to(console, verbose=number > 0 or role.rank > 0 or is_verbose())
     if role.rank == 0:
+        write_code(folder.path, request.code)
         folder.write_config(request.resolved)
         log = LogFile(folder.path)
         log.text(start_up.text())
@@ -100,8 +104,13 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
             **tell_sizes(training.sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in agreed.settings.decisions.items()},
         },
-        notes=[*splits.notes, *agreed.job_settings.warnings, *algorithms.notes, *algorithms.warnings],
+        notes=[*_notes(agreed), *agreed.job_settings.warnings, *algorithms.notes, *algorithms.warnings],
     )
+
+
+def _notes(agreed: Agreed) -> list[str]:
+    config = agreed.config
+    return [*agreed.splits.notes, *loss_notes(config.loss), *optimizer_notes(config.optim)]
 
 
 def _folder(request: Request, role: Role) -> RunFolder:

@@ -8,11 +8,13 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.config.role import Role
+from phalanx.custom import user_code
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import train
+from phalanx.engine.loss import make_loss
 from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
@@ -61,9 +63,10 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
         try:
             if boundary is not None and agreed.request.resume is None:
                 trainer.save(state)  # so that there always is something to go on from
-            finished = train(
-                state, training.pipeline, exchange, engine, training.plan, trainer, trainer.stopping, boundary
-            )
+            with user_code(lambda: _after_correction(folder)):
+                finished = train(
+                    state, training.pipeline, exchange, engine, training.plan, trainer, trainer.stopping, boundary
+                )
         except LostWorker as error:
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
             _report_stop(reports, state.step, f"{error.what}; {saved}" if saved else error.what)
@@ -93,7 +96,7 @@ def _engine(agreed: Agreed, training: Training) -> Engine:
     return Engine(
         agreed.settings,
         Inputs(agreed.settings, config.augment, spec.mean, spec.std, config.train.seed, training.sizes),
-        config.loss.label_smoothing,
+        make_loss(config.loss),
         config.eval.k(len(spec.classes)),
         config.train.seed,
         views_of(config.eval),
@@ -145,6 +148,14 @@ def _summarise(agreed: Agreed, training: Training, reports: Reports, trainer: Tr
         save_curves(reports.folder)
     for console in reports.consoles:
         print_outcome(console, reports.folder, summary)
+
+
+def _after_correction(folder: RunFolder) -> str:
+    """What to do when the user's own code has raised an error."""
+    last = checkpoint.latest_path(folder.checkpoints)
+    if last is None:
+        return "correct it, and start the run again; nothing had been saved"
+    return f"correct it, and go on from {last.name}: phalanx train --resume {folder.path} --accept-code new"
 
 
 def _with_last_checkpoint(error: LossNotFinite, folder: RunFolder) -> LossNotFinite:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from phalanx.custom.blame import raised_by_user
 from phalanx.exchange.base import Applied
 from phalanx.exchange.collective.failures import collective_call, lost_worker
 from phalanx.exchange.collective.peer_watch import PeerWatch
@@ -90,7 +91,7 @@ class CollectiveGradients:
             yield
         except (RuntimeError, dist.DistBackendError) as error:
             signs = ("connection", "gloo", "timed out", "nccl", "peer", "socket")
-            if not any(sign in str(error).lower() for sign in signs):
+            if raised_by_user(error) or not any(sign in str(error).lower() for sign in signs):
                 raise
             raise lost_worker(error, self._peers) from error
 

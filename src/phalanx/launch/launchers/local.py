@@ -49,6 +49,7 @@ def local_job(run: Path, request: Request) -> Job:
 
 def supervise_here(job: Job, console: Console) -> int:
     """Run a job on this machine. Returns its exit code."""
+
     async def main() -> int:
         agent = AgentHandle(Host("localhost"), in_process=True)
         return await JobSupervisor(job, [agent], _open, Screen(console, quiet=True)).run()
