@@ -1,6 +1,7 @@
 """The documentation names files, commands, flags and settings that exist. (./check builds the site strictly, too.)"""
 
 import ast
+import inspect
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 import typer
 
+import phalanx
+from phalanx import Run
 from phalanx.cli.main import app
 from phalanx.config.resolve import setting_keys
 from tests.test_imports import LAYERS
@@ -184,9 +187,24 @@ def check_setting(key: str) -> None:
 
 
 @pages()
-def test_python_blocks_are_python(page: Path) -> None:
-    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        ast.parse(block)
+def test_python_blocks_use_what_is_public(page: Path) -> None:
+    for node in (node for block in python_blocks(page) for node in ast.walk(ast.parse(block))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "phalanx":
+            assert node.attr in phalanx.__all__, f"phalanx.{node.attr} is not public"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "run":
+            assert hasattr(Run, node.attr) or node.attr == "path" or page.stem == "your-own-code", f"run.{node.attr}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("phalanx.train", "phalanx.launch"):
+            known = {*inspect.signature(phalanx.train).parameters, *inspect.signature(phalanx.launch).parameters}
+            assert {str(given.arg) for given in node.keywords} <= known, ast.unparse(node)
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_every_public_name_is_documented() -> None:
+    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"heading: phalanx\.(\w+)", text)) == sorted(phalanx.__all__)
 
 
 @pytest.mark.parametrize(("title", "most"), [("One batch", 12), ("One launch", 10)])
