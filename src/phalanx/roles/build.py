@@ -164,4 +164,4 @@ def _data_service(config: RunConfig, role: Role, tell: Callable[[str], None]) ->
     given = config.data.service_key
     if config.data.service:
         servers |= dict.fromkeys(config.data.service, read_key(given) if given else role.key or key_of(os.environ))
-    return Service(servers, config, name=role.name, tell=tell) if servers else None
+    return Service(servers, config, name=role.name, notify=tell) if servers else None

@@ -62,9 +62,9 @@ def test_three_servers_and_one_is_killed_in_mid_epoch(expected: list[object], se
 
     assert content(taken(pipeline_of(servers.config, remote=service), NUM_BATCHES, kill)) == expected
     assert killed
-    assert service.said("data-1 hung up")
-    assert service.feed is not None
-    assert service.feed.retaken
+    assert service.said("data-1 disconnected")
+    assert service.scheduler is not None
+    assert service.scheduler.leased_again
 
 
 def test_every_sample_exactly_once_though_one_is_killed_and_another_joins(servers: Servers) -> None:
@@ -111,8 +111,8 @@ def test_a_stopped_server_loses_its_leases_and_its_late_batches_are_dropped(
     batches = taken(pipeline_of(servers.config, remote=service), NUM_BATCHES, stop)
     assert continued
     assert content(batches) == expected
-    assert service.feed is not None
-    assert service.feed.retaken
+    assert service.scheduler is not None
+    assert service.scheduler.leased_again
     assert service.links[0].late + servers.end(0)["dropped"]
 
 

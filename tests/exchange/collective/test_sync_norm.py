@@ -16,7 +16,7 @@ from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.role import Role
 from phalanx.errors import UserError
-from phalanx.exchange.collective.sync_norm import SyncNorm, synchronise
+from phalanx.exchange.collective.sync_norm import SumOverWorkers, SyncNorm, synchronise
 from phalanx.net.interfaces import free_port
 from phalanx.roles.request import Request
 from phalanx.runs import checkpoint
@@ -96,7 +96,7 @@ def test_a_layer_that_is_not_known_is_refused() -> None:
         pass
 
     with pytest.raises(UserError, match="type Odd cannot be synchronised"):
-        SyncNorm(Odd(3), None)
+        SyncNorm(Odd(3), SumOverWorkers(None, None))
 
 
 # 1,442 digits in steps of 480: the last of an epoch has two samples, which one of two workers gets. Few steps, because
