@@ -13,7 +13,7 @@ import torch
 
 import phalanx
 from phalanx.runs import checkpoint
-from tests.lab.hosts import until
+from tests.waiting import until
 
 SMALL = {"model.name": "wrn10_1", "machine.precision": "fp32", "train.curves": False}
 MARK = "API_TEST"

@@ -27,7 +27,7 @@ def parameters(function: Callable[..., Any]) -> set[str]:
 
 def command(name: str) -> set[str]:
     """The parameters of a command of the command line."""
-    return {one.name or "" for one in typer.main.get_group(app).commands[name].params} - {"help"}  # type: ignore[attr-defined]
+    return {one.name or "" for one in typer.main.get_group(app).commands[name].params} - {"help"}
 
 
 def test_import_brings_in_nothing_heavy() -> None:
@@ -40,7 +40,7 @@ def test_each_public_name_is_there() -> None:
     for name in phalanx.__all__:
         assert callable(getattr(phalanx, name))
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
-        phalanx.trian  # type: ignore[attr-defined]  # noqa: B018
+        phalanx.trian  # noqa: B018
 
 
 def test_packages_do_not_hide_functions_of_the_same_name() -> None:

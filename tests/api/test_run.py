@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +82,16 @@ def test_an_image_is_the_same_in_every_form(run: phalanx.Run, tmp_path: Path) ->
     path = tmp_path / "digit.png"
     Image.fromarray(pixels).save(path)
     tensor = torch.from_numpy(pixels.copy())
-    forms = [path, str(path), Image.open(path), pixels, pixels[:, :, None], tensor, tensor[None], pixels / 255]
+    forms: list[Any] = [
+        path,
+        str(path),
+        Image.open(path),
+        pixels,
+        pixels[:, :, None],
+        tensor,
+        tensor[None],
+        pixels / 255,
+    ]
     together = run.predict([*forms, np.repeat(pixels[:, :, None], 3, axis=2)], top_k=10)
     assert len(together) == len(forms) + 1
     assert together[0].image == str(path)
