@@ -92,7 +92,7 @@ def test_an_image_is_the_same_in_every_form(run: phalanx.Run, tmp_path: Path) ->
         tensor[None],
         pixels / 255,
     ]
-    predictions = run.predict([*forms, rgb])
+    predictions = run.predict([*forms, np.repeat(pixels[:, :, None], 3, axis=2)])
     assert len(predictions) == len(forms) + 1
     assert len({tuple(one.classes) for one in predictions[:-1]}) == 1
     assert predictions[0].image == str(path)
