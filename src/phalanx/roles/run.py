@@ -1,4 +1,4 @@
-"""The one way into a process of a job: `run(request, role)`, whatever started it."""
+"""The entry point of every process of a job: `run(request, role)`."""
 
 from rich.console import Console
 

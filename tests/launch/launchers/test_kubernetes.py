@@ -42,15 +42,15 @@ def expand(text: str, known: dict[str, str]) -> str:
 
 def environment(documents: list[Manifest], job: Manifest, index: int) -> dict[str, str]:
     """The variables of a pod as Kubernetes would set them."""
-    told: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for variable in job["spec"]["template"]["spec"]["containers"][0]["env"]:
         if "value" in variable:
-            told[variable["name"]] = expand(variable["value"], told)
+            variables[variable["name"]] = expand(variable["value"], variables)
         else:
             wanted = variable["valueFrom"]["secretKeyRef"]
             (secret,) = (one for one in of_kind("Secret", documents) if one["metadata"]["name"] == wanted["name"])
-            told[variable["name"]] = secret["stringData"][wanted["key"]]
-    return {**told, "JOB_COMPLETION_INDEX": str(index)}
+            variables[variable["name"]] = secret["stringData"][wanted["key"]]
+    return {**variables, "JOB_COMPLETION_INDEX": str(index)}
 
 
 @pytest.fixture
@@ -123,8 +123,8 @@ def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
     ("words", "message"),
     [
         ([], "needs --image"),
-        (["--image", "x", "--namespace", "Up_per"], "not a name of Kubernetes"),
-        (["--image", "x", "--volume-claim", "-"], "not a name of Kubernetes"),
+        (["--image", "x", "--namespace", "Up_per"], "not a Kubernetes name"),
+        (["--image", "x", "--volume-claim", "-"], "not a Kubernetes name"),
         (["--image", "x", "--max-restarts", "2"], "has no --max-restarts"),
         (["--image", "x", "--ips", "a"], "has no -H, --ips"),
     ],
@@ -189,11 +189,11 @@ def test_the_pods_train_together(lab: Lab, tmp_path: Path) -> None:
     for name, text in config["data"].items():
         (mounted / name).write_text(text)
     for job, index in reversed(pods):
-        told = environment(documents, job, index)
-        argv = [expand(word, told) for word in job["spec"]["template"]["spec"]["containers"][0]["command"]]
+        variables = environment(documents, job, index)
+        argv = [expand(word, variables) for word in job["spec"]["template"]["spec"]["containers"][0]["command"]]
         argv = [word.replace(RECIPE_FOLDER, str(mounted)) for word in argv]
         host = places[f"{job['metadata']['name']}-{index}.{service}"]
-        started.append(lab.start(host, argv, cwd=tmp_path, env=told))
+        started.append(lab.start(host, argv, cwd=tmp_path, env=variables))
     with (lab.folder / "etc_hosts").open("a") as names:  # known only when the processes run already
         names.writelines(f"{lab.address(host)} {name}\n" for name, host in places.items())
     words_of_all = ""
