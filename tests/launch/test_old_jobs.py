@@ -183,7 +183,7 @@ def test_paddles_nccl2_example_is_collective(lab: Lab, tmp_path: Path, method: l
             mine = {"PADDLE_TRAINER_ID": str(rank), "PADDLE_CURRENT_IP": host}
             started.start(host, host, [*SHORT, *method], {**variables, **mine})
         said = started.finish()
-    assert "updates: collective" in said["h1"]  # the first trainer speaks for all
+    assert "collective updates" in said["h1"]  # the first trainer speaks for all
     for text in said.values():
         assert text.count("--update-method pserver is ignored: PADDLE_TRAINING_ROLE=TRAINER") == len(method)
     assert len(steps(tmp_path / "run")[-1]["ranks"]) == 2

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from phalanx.api.launch_options import LaunchOptions, add_to_flags
 from phalanx.api.request import make_request
-from phalanx.cli.launch import _add, _train_parameters
+from phalanx.cli.launch import _train_parameters
 from phalanx.cli.launch import parse_train as parse
 from phalanx.cli.main import app, request_from
 from phalanx.config.batch import samples_per_step
@@ -27,7 +28,7 @@ from phalanx.roles.request import Request, resume_words, with_workers
 
 def asked(*typed: str, n: int | None = None, s: int | None = None) -> RunConfig:
     given = dict(_train_parameters(["train", *typed]))
-    _add(given, n, s, None)
+    add_to_flags(given, LaunchOptions(), workers=n, servers=s)
     return request_from(given).config
 
 
@@ -43,7 +44,7 @@ def test_numbers_become_settings_of_the_run() -> None:
     ("typed", "n", "s", "why"),
     [
         (["digits", "--workers", "3"], 4, None, "-n 4 contradicts --workers 3"),
-        (["digits", "--update-method", "collective"], 4, 1, "-s 1 cannot be used"),
+        (["digits", "--update-method", "collective"], 4, 1, "-s 1 does not go together"),
     ],
 )
 def test_contradictions_are_refused(typed: list[str], n: int | None, s: int | None, why: str) -> None:

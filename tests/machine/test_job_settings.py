@@ -76,7 +76,7 @@ def test_a_run_keeps_what_it_began_with_and_says_where_that_is_slow() -> None:
     job_settings = choose_for_job(began, [PLAIN, replace(PLAIN, worker=4)], kept=["precision", "fast_path"])
     assert job_settings.machine == began
     assert job_settings.decisions["precision"].reason == KEPT
-    (note,) = job_settings.notes
+    (note,) = job_settings.warnings
     assert "bf16 is slow on h3" in note
     assert "--precision fp32" in note
     anew = began.model_copy(update={"precision": "auto"})
@@ -87,9 +87,9 @@ def test_a_run_of_cpus_that_goes_on_on_a_gpu_says_what_it_keeps() -> None:
     began = choose_for_job(config(), [PLAIN]).machine
     job_settings = choose_for_job(began, [GPU], kept=["precision", "compile", "deterministic", "fast_path"])
     assert job_settings.machine.precision == "fp32"
-    assert len(job_settings.notes) == 3  # the fast path is for CPUs alone
-    assert "precision=fp32 is kept from the run's beginning; on this GPU it would be bf16" in job_settings.notes[0]
-    assert "machine.precision=auto settles it anew" in job_settings.notes[0]
+    assert len(job_settings.warnings) == 3  # the fast path is for CPUs alone
+    assert "precision=fp32 is kept from the run's beginning; on this GPU it would be bf16" in job_settings.warnings[0]
+    assert "machine.precision=auto settles it anew" in job_settings.warnings[0]
 
 
 def test_all_compute_as_the_first_was_asked_to() -> None:
@@ -119,7 +119,7 @@ def test_one_host_without_a_gpu_keeps_all_on_cpus() -> None:
 
 
 def test_other_versions_of_libraries_are_told() -> None:
-    (note,) = choose_for_job(config(), [BF16, replace(AMX, libraries="torch 3")]).notes
+    (note,) = choose_for_job(config(), [BF16, replace(AMX, libraries="torch 3")]).warnings
     assert "h1 has torch 2, but h2 has torch 3" in note
 
 

@@ -118,6 +118,22 @@ def test_a_run_leaves_its_folder(uninterrupted: Path) -> None:
     assert {"command", "versions", "machine", "wall_s", "samples_per_s"} <= summary.keys()
 
 
+def test_the_screen_has_six_lines_and_the_log_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = [*SMALL, "train.length=1st", "eval.every=100%"]
+    brief = train(tmp_path / "brief", *short)
+    assert [line.partition(":")[0] for line in brief.splitlines()[:7]] == [
+        *("run", "data", "model", "batch", "device", "folder"),
+        "epoch 1 batch 1/15 step 1",
+    ]
+    log = (tmp_path / "brief" / "log.txt").read_text()
+    monkeypatch.setenv("PHALANX_VERBOSE", "1")
+    verbose = train(tmp_path / "verbose", *short)
+    for name in ("optimizer", "precision", "channels_last", "fast_path", "threads", "allocator"):
+        assert f"\n{name}: " in verbose
+        assert f" {name}: " in log
+    assert (tmp_path / "verbose" / "config.yaml").read_text() == (tmp_path / "brief" / "config.yaml").read_text()
+
+
 def test_pictures_can_be_left_out(tmp_path: Path) -> None:
     said = train(tmp_path / "run", *SMALL, "train.length=1st")
     assert "summary.json" in said
@@ -214,19 +230,19 @@ def test_what_auto_settled_is_written_down_and_kept(tmp_path: Path, monkeypatch:
         return job_settings
 
     monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
-    assert "precision: bf16 (AVX512-BF16 present)" in train(out, *auto)
+    assert "device: cpu (no GPU found), bf16 (AVX512-BF16 present)" in train(out, *auto)
     began = machine()
     assert "auto" not in [began[name] for name in JOB_WIDE]
     monkeypatch.setenv("PHALANX_CPU", "avx2")
     said = train(out, "train.length=4st", resume=True)
-    assert "precision: bf16 (kept from the run's beginning)" in said
-    assert "bf16 is slow on" in said
+    assert "cpu (no GPU found), bf16 (kept from the run's beginning)" in said
+    assert "warning: bf16 is slow on" in said
     assert machine() == began
-    assert "precision: fp32 (as you set it)" in train(out, "train.length=6st", "machine.precision=fp32", resume=True)
+    assert ", fp32 (as you set it)" in train(out, "train.length=6st", "machine.precision=fp32", resume=True)
     monkeypatch.setenv("PHALANX_CPU", "amx")
-    assert "precision: fp32 (kept from the run's beginning)" in train(out, "train.length=8st", resume=True)
+    assert ", fp32 (kept from the run's beginning)" in train(out, "train.length=8st", resume=True)
     said = train(out, "train.length=10st", "machine.precision=auto", resume=True)
-    assert "precision: bf16 (AMX present)" in said
+    assert ", bf16 (AMX present)" in said
     assert machine()["precision"] == "bf16"
 
 

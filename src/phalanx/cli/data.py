@@ -65,7 +65,7 @@ def pack(
     _one_of("--split", split, SPLITS)
     _refuse_form(form, quality)
     from phalanx.commands.data_pack import pack_data
-    from phalanx.data.pack.manifest import Options
+    from phalanx.data.sources.manifest import Options
 
     options = Options.model_validate(
         {"form": form, "resize": resize, "quality": quality, "shards": shards, "split": split}
@@ -90,7 +90,7 @@ def imagenet(
         if not file.is_file():
             raise UserError(f"{name}: there is no file {file}", why="it is required", remedy="check the path")
     from phalanx.commands.data_imagenet import pack_imagenet
-    from phalanx.data.pack.manifest import Options
+    from phalanx.data.sources.manifest import Options
 
     options = Options.model_validate({"form": form, "resize": resize, "quality": quality, "shards": shards})
     pack_imagenet(Console(), train, val, devkit, folder, options, _command())

@@ -2,32 +2,18 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from phalanx.errors import UserError, nearest
+from phalanx.api.launch_options import LAUNCHERS, LaunchOptions, add_to_flags, set_flag, start_launch
+from phalanx.errors import UserError
 from phalanx.migrate.refuse import MigratingCommand
 
 app = typer.Typer(add_completion=False)
 
-# The module of each launcher, with `start(plan, console) -> exit code`. With `plan.dry_run` it starts nothing.
-LAUNCHERS = {
-    "local": "phalanx.launch.launchers.local",
-    "ssh": "phalanx.launch.launchers.ssh",
-    "mpi": "phalanx.launch.launchers.mpi",
-    "slurm": "phalanx.launch.launchers.batch",
-    "sge": "phalanx.launch.launchers.batch",
-    "pbs": "phalanx.launch.launchers.batch",
-    "srun": "phalanx.launch.launchers.allocation",
-    "qrsh": "phalanx.launch.launchers.allocation",
-    "k8s": "phalanx.launch.launchers.kubernetes",
-    "yarn": "phalanx.launch.launchers.yarn",
-    "ray": "phalanx.launch.launchers.ray",
-}
 Run = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="a run folder; default: the latest here")]
 
 
@@ -46,7 +32,7 @@ def launch(
     servers_on: Annotated[str | None, typer.Option(help="hosts for servers only; default: those of workers")] = None,
     evaluator_on: Annotated[
         str | None,
-        typer.Option(help="a host for the evaluator only, or `last`; default: the one with the fewest roles"),
+        typer.Option(help="a host for the evaluator only, or `last`; default: one with the fewest roles"),
     ] = None,
     sync_dst_dir: Annotated[str | None, typer.Option(help="copy the current directory there first, by rsync")] = None,
     setup: Annotated[str, typer.Option(help="a shell command to run once on each host first")] = "",
@@ -80,50 +66,15 @@ def launch(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be done, and start nothing")] = False,
 ) -> None:
     """Train on many hosts. After -- comes the same command as on one machine."""
-    from phalanx.api.request import command_line
     from phalanx.cli.main import request_from
-    from phalanx.launch import plan as planning
-    from phalanx.launch.launchers.batch_script import BatchOptions
-    from phalanx.launch.launchers.manifests import KubernetesOptions
-    from phalanx.launch.launchers.worker_resources import WorkerResources
-    from phalanx.launch.remote_shell import Sync
-    from phalanx.net.interfaces import allowed_ports, parse_ports
     from phalanx.roles.lifeline import hold_lifeline
 
+    options = LaunchOptions.of(locals())
     hold_lifeline()
     given = {**_train_parameters(words)}
-    _add(given, workers, servers, log_dir)
-    if evaluator_on:
-        _add_evaluator(given)
-    new_host = None if launcher in planning.ALLOCATED else evaluator_on
-    hosts, server_hosts = planning.find_hosts(hostfile, ips, servers_on, new_host)
-    chosen = launcher or ("ssh" if hosts else "local")
-    if chosen not in LAUNCHERS:
-        raise UserError(f"there is no launcher {chosen!r}", why="unknown name", remedy=nearest(chosen, LAUNCHERS))
-    planned = planning.LaunchPlan(
-        request=request_from(given),
-        launcher=chosen,
-        command=command_line(),
-        hosts=tuple(hosts),
-        servers_on=tuple(server_hosts),
-        evaluator_on=evaluator_on,
-        python=python,
-        ssh=planning.parse_program(ssh, "--ssh"),
-        mpirun=planning.parse_program(mpirun, "--mpirun"),
-        sync=Sync(Path.cwd(), sync_dst_dir) if sync_dst_dir else None,
-        setup=setup,
-        iface=iface,
-        ports=parse_ports(port_range) if port_range else allowed_ports(),
-        max_restarts=max_restarts,
-        min_workers=min_workers,
-        batch=BatchOptions(nodes, time, partition, account, gpus_per_node, pe, tuple(directive or ()), detach),
-        needs=WorkerResources(cpus_per_worker, gpus_per_worker, memory_per_worker),
-        kubernetes=KubernetesOptions(image, namespace, volume_claim, apply),
-        resource_manager=resource_manager,
-        ray_address=address,
-        dry_run=dry_run,
-    )
-    raise typer.Exit(import_module(LAUNCHERS[chosen]).start(planned, Console(stderr=not dry_run)))
+    set_flag(given, "log_dir", "--log-dir", log_dir)
+    add_to_flags(given, options, workers=workers, servers=servers)
+    raise typer.Exit(start_launch(request_from(given), options, Console(stderr=not dry_run)))
 
 
 def parse_train(words: Sequence[str]) -> Mapping[str, Any]:
@@ -143,41 +94,6 @@ def _train_parameters(words: Sequence[str]) -> Mapping[str, Any]:
             remedy="phalanx launch -n 2 -- train digits",
         )
     return parse_train(words[1:])
-
-
-def _add(given: dict[str, Any], workers: int | None, servers: int | None, log_dir: str | None) -> None:
-    """Add -n, -s and --log-dir to the parameters of `train`, and refuse contradictions."""
-    options = {"workers": ("-n", workers), "servers": ("-s", servers), "log_dir": ("--log-dir", log_dir)}
-    for flag, (option, value) in options.items():
-        if value is not None and given[flag] not in (None, value):
-            raise UserError(
-                f"{option} {value} contradicts --{flag.replace('_', '-')} {given[flag]}",
-                why="both set the same value",
-                remedy="give one of them",
-            )
-        given[flag] = given[flag] if value is None else value
-    if not servers:
-        return
-    method = given["update_method"]
-    if method not in (None, "pserver"):
-        raise UserError(
-            f"-s {servers} cannot be used with --update-method {method}",
-            why="only pserver has parameter servers",
-            remedy="leave -s out, or --update-method pserver",
-        )
-    if not any(word.startswith("exchange.method=") for word in given["settings"] or []):
-        given["update_method"] = "pserver"
-
-
-def _add_evaluator(given: dict[str, Any]) -> None:
-    """A job with --evaluator-on has an evaluator."""
-    if given["evaluator"] is False:
-        raise UserError(
-            "--evaluator-on cannot be used with --no-evaluator",
-            why="it names the evaluator's host",
-            remedy="leave one out",
-        )
-    given["evaluator"] = True
 
 
 @app.command()

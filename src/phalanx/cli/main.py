@@ -75,6 +75,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _verbose(wanted: bool) -> None:
+    """Tell this process and all that it starts by the environment: it is no setting of the run."""
+    if wanted:
+        from phalanx.observe.start_up import VERBOSE
+
+        os.environ[VERBOSE] = "1"
+
+
 @app.callback()
 def phalanx(
     version: Annotated[
@@ -90,7 +98,9 @@ def train(
         list[str] | None,
         typer.Argument(metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits, or images with --data"),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="a name that `phalanx models` lists")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="a name that `phalanx models` lists, or your own: nets.py:Net")
+    ] = None,
     pretrained: Annotated[
         bool | None, typer.Option("--pretrained/--no-pretrained", help="timm's published weights")
     ] = None,
@@ -137,6 +147,13 @@ def train(
         str | None, typer.Option(help="with --resume: from the checkpoint there, such as 30ep, 5000st, 50%")
     ] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
+    accept_code: Annotated[
+        str | None, typer.Option(help="with --resume, if your own code has changed: run (the run's copy) or new")
+    ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", callback=_verbose, help="print every setting chosen at the start, and why"),
+    ] = False,
 ) -> None:
     """Train a classifier, by a recipe, settings and flags."""
     from phalanx.api.start import start
@@ -175,6 +192,7 @@ def request_from(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Req
         resume=given["resume"],
         at=given["at"],
         init_from=given["init_from"],
+        accept_code=given["accept_code"],
         role=role,
     )
 

@@ -19,6 +19,7 @@ from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.open import open_data, open_split
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
+from phalanx.engine.loss import PLAIN
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import views_of
@@ -46,6 +47,16 @@ class Result:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Measured:
+    """An evaluation, the model it is of, and the folder with eval.json, per_class.tsv and confusion.png."""
+
+    trained: Trained
+    result: Result
+    classes: list[ClassResult]
+    folder: Path
+
+
 def evaluate_checkpoint(
     console: Console,
     place: Path,
@@ -55,16 +66,33 @@ def evaluate_checkpoint(
     precision: str | None,
     out: Path | None,
 ) -> None:
-    """Measure on the run's own validation data or on `data`; print, and leave eval.json, per_class.tsv and a PNG."""
+    """Measure on the run's own validation data or on `data`, write the files, and print the result."""
+    measured = measure(console, place, data, batch_size, device, precision, out)
+    _print(console, measured.folder, measured.trained, measured.result, measured.classes)
+    if data is None:
+        _compare(console, measured.trained, measured.result)
+
+
+def measure(
+    console: Console,
+    place: Path,
+    data: str | None,
+    batch_size: int | None,
+    device: str,
+    precision: str | None,
+    out: Path | None,
+) -> Measured:
+    """Measure on the run's own validation data or on `data`, and write eval.json, per_class.tsv and a PNG.
+
+    The console shows notes and progress.
+    """
     trained = load_trained(place, {"device": device} | ({"precision": precision} if precision else {}))
     source = _validation(trained, console) if data is None else _other(trained, data, console)
     folder = _made(out or trained.home / ("eval" if data is None else f"eval-{_short_name(data)}"))
     result = _measure(trained, source, batch_size or trained.batch_size, console)
     classes = result.answers.by_class()
     _write(folder, trained, result, classes)
-    _print(console, folder, trained, result, classes)
-    if data is None:
-        _compare(console, trained, result)
+    return Measured(trained, result, classes, folder)
 
 
 def _validation(trained: Trained, console: Console) -> Source:
@@ -101,7 +129,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
     engine = Engine(
         trained.settings,
         inputs,
-        config.loss.label_smoothing,
+        PLAIN,
         k,
         config.train.seed,
         views_of(config.eval),

@@ -10,8 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phalanx.custom import is_reference
+from phalanx.custom.installed import FOLDER as CODE
+from phalanx.custom.installed import installed
 from phalanx.errors import UserError, nearest
 from phalanx.observe.tables import print_rows
+from phalanx.runs.code import write_code
 
 FORMATS = ("safetensors", "torch", "onnx")
 DEFAULT_FORMATS = FORMATS[:2]
@@ -35,6 +39,8 @@ def export_checkpoint(console: Console, place: Path, out: Path | None, formats: 
     with _aside(folder) as aside:
         for name in wanted:
             rows |= WRITERS[name](aside, trained, config)
+    if write_code(folder, installed()):
+        rows[f"{CODE}/"] = "a copy of your own code, which defines the model"
     rows["folder"] = str(folder)
     if "safetensors" in wanted:
         rows["use"] = _use(trained.spec.model, folder)
@@ -78,6 +84,8 @@ def _aside(folder: Path) -> Iterator[Path]:
 def _use(model: str, folder: Path) -> str:
     from phalanx.models.build import is_ours
 
+    if is_reference(model) and model.startswith(f"{CODE}/"):
+        return f"phalanx train --model {folder / model} --init-from {folder / 'model.safetensors'}"
     if is_ours(model):  # timm does not know it
         return f"phalanx train --model {model} --init-from {folder / 'model.safetensors'}"
     return f"timm.create_model('local-dir:{folder}', pretrained=True)"

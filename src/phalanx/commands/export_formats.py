@@ -11,6 +11,7 @@ from torch import Tensor
 
 from phalanx import __version__
 from phalanx.commands.loading import Trained
+from phalanx.custom import is_reference
 from phalanx.errors import UserError
 from phalanx.models.build import is_ours
 from phalanx.models.zoo import constructor_names
@@ -23,7 +24,7 @@ def describe(trained: Trained) -> dict[str, Any]:
     """config.json in the form that timm and transformers read, with a section of our own."""
     spec, config, judged = trained.spec, trained.config, trained.judged
     return {
-        "architecture": spec.model.partition(".")[0],
+        "architecture": spec.model if is_reference(spec.model) else spec.model.partition(".")[0],
         "num_classes": len(spec.classes),
         "label_names": spec.classes,
         "model_args": _model_arguments(trained),

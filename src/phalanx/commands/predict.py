@@ -17,8 +17,8 @@ from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
-from phalanx.data.sources.encoded import decode_pool
-from phalanx.data.sources.folders import Names, file_source, images_below
+from phalanx.data.sources.encoded import EncodedSource, decode_pool
+from phalanx.data.sources.folders import FileSource, Names, file_source, images_below
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_line, print_table, tab_separated
@@ -26,20 +26,44 @@ from phalanx.observe.tables import print_line, print_table, tab_separated
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most probable classes of an image with their probabilities, or why it was not readable."""
+    """The most probable classes of an image with their probabilities, or why it was not readable.
+
+    >>> import numpy
+    >>> run = phalanx.load("runs/digits")
+    >>> [prediction] = run.predict([numpy.zeros((8, 8))])
+    >>> prediction.label in run.classes, 0 <= prediction.probability <= 1
+    (True, True)
+    """
 
     image: str
     classes: list[tuple[str, float]]
     error: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The most probable class. An Error for an image that was not readable."""
+        return self._best[0]
+
+    @property
+    def probability(self) -> float:
+        """The probability of `label`."""
+        return self._best[1]
+
+    @property
+    def _best(self) -> tuple[str, float]:
+        if self.error is not None:
+            raise UserError(
+                f"{self.image} could not be read", why=self.error, remedy="give an image file that is whole"
+            )
+        return self.classes[0]
+
 
 def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
     """Print the classes of each image. Returns 1 if an image was not readable."""
-    names = find_images(images)
-    # Compiling would take longer than predicting.
-    trained = load_trained(place, {"device": device, "compile": False})
+    names = list(dict.fromkeys(find_images(images)))
+    trained = load_for_prediction(place, device)
     failed = 0
-    for number, predictions in enumerate(_predictions(trained, names, top_k)):
+    for number, predictions in enumerate(predict(trained, file_images(names, trained), top_k)):
         _print(console, predictions, style, first=number == 0)
         failed += sum(prediction.error is not None for prediction in predictions)
     if not failed:
@@ -49,9 +73,14 @@ def predict_images(console: Console, place: Path, images: Sequence[str], top_k: 
     return EXIT_USER
 
 
+def load_for_prediction(place: Path, device: str) -> Trained:
+    """The model, not compiled: a minute of compiling would only delay the answer."""
+    return load_trained(place, {"device": device, "compile": False})
+
+
 def find_images(words: Sequence[str]) -> list[bytes]:
-    """Image files from names, folders (with subfolders) and globs. Each once, in order."""
-    found: dict[bytes, None] = {}
+    """Image files from names, folders (with subfolders) and globs, in order."""
+    found: list[bytes] = []
     for word in words:
         # Path.glob refuses patterns that begin at the root
         matches = [word] if Path(word).exists() else sorted(glob.glob(word, recursive=True))  # noqa: PTH207
@@ -64,8 +93,8 @@ def find_images(words: Sequence[str]) -> list[bytes]:
                 else f"no file, folder or pattern matches in {Path.cwd()}",
                 remedy="give image files, folders or globs such as 'photos/*.jpg'",
             )
-        found.update(dict.fromkeys(files))
-    return list(found)
+        found += files
+    return found
 
 
 def _files(path: Path) -> list[bytes]:
@@ -75,22 +104,27 @@ def _files(path: Path) -> list[bytes]:
     return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path)[0]]
 
 
-def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[list[Prediction]]:
-    """Batch by batch, while threads decode the next ones: images prepared as in validation."""
+def file_images(names: list[bytes], trained: Trained) -> FileSource:
+    """Image files as a source. Their labels are not used."""
     spec = trained.spec
-    source = file_source(
+    return file_source(
         "the images",
         Path(),
         Names(names),
-        np.zeros(len(names), dtype=np.int64),  # labels are not used
+        np.zeros(len(names), dtype=np.int64),
         spec.classes,
         channels=spec.channels,
         pool=decode_pool(trained.threads),
     )
+
+
+def predict(trained: Trained, source: EncodedSource, top_k: int) -> Iterator[list[Prediction]]:
+    """Batch by batch, while threads decode the next ones: images prepared as in validation."""
+    spec = trained.spec
     batches = evaluation_batches(
         source,
         still_framing(trained.config.data, spec.image_size, spec.margin),
-        min(trained.batch_size, len(names)),
+        min(trained.batch_size, len(source)),
         bad=BadImages(source, cap=1.0),
     )
     with closing(batches):

@@ -67,17 +67,21 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def flag_layers(given: Mapping[str, Any]) -> list[Layer]:
-    """A layer for each given flag (None: not given)."""
+def flag_layers(given: Mapping[str, Any], *, spelled: str | None = None) -> list[Layer]:
+    """A layer for each flag that was given (None is not given). `spelled` is how errors name a flag, such as "{}="."""
+
+    def origin(flag: str) -> str:
+        return spelled.format(flag) if spelled else f"--{flag.replace('_', '-')}"
+
     layers = []
     if given.get("lr_step_epochs") is not None and given.get("lr_schedule") is None:
-        layers.append(Layer("--lr-step-epochs", nest("schedule.kind", "step")))
+        layers.append(Layer(origin("lr_step_epochs"), nest("schedule.kind", "step")))
     if given.get("gpus") is not None:  # before --workers, so that a contradiction shows
-        layers.append(Layer("--gpus", nest("exchange.workers", max(1, len(_numbers(given["gpus"]))))))
+        layers.append(Layer(origin("gpus"), nest("exchange.workers", max(1, len(_numbers(given["gpus"]))))))
     for flag, value in given.items():
         if value is not None:
             key, written = FLAGS[flag]
-            layers.append(Layer(f"--{flag.replace('_', '-')}", nest(key, written(value))))
+            layers.append(Layer(origin(flag), nest(key, written(value))))
     return layers
 
 

@@ -29,6 +29,7 @@ from phalanx.runs import events as ev
 from phalanx.runs.evaluations import EvaluatorNews
 from phalanx.runs.events import AppendedLines, Observer
 from phalanx.runs.folder import RunFolder
+from phalanx.runs.summary import Summary
 
 
 @dataclass
@@ -55,8 +56,13 @@ class Times:
         self.bytes_received += measurements.bytes_received
 
     @property
+    def seconds(self) -> float:
+        """Never 0, so that it can be divided by."""
+        return max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
+
+    @property
     def samples_per_s(self) -> float:
-        return self.samples / max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
+        return self.samples / self.seconds
 
 
 _LOOK_S = 0.2  # between looks for the evaluator's last word
@@ -155,8 +161,7 @@ class Trainer:
         )
         self.slowness.add(ranks)
         if self.served is not None:
-            wait_share = times.data_s / max(1e-9, times.data_s + times.compute_s + times.exchange_s + times.update_s)
-            self.observer.emit(ev.DataService(state.step, wait_share, self.served()))
+            self.observer.emit(ev.DataService(state.step, times.data_s / times.seconds, self.served()))
         state.interval, state.used, self.times = Totals(), [], Times()
 
     def _compression_ratio(self, state: TrainState, times: Times) -> float | None:
@@ -331,6 +336,29 @@ class Trainer:
                 "samples_per_step": self.plan.samples_per_step,
                 "events": self.observer.recent(state.step),
             },
+        )
+
+    def summary(self, state: TrainState, start: ev.Start, finished: bool) -> Summary:
+        """What the run has reached and how fast it was."""
+        last, times, world = self.last_eval, self.run_times, self.exchange.group.share.world
+        return Summary(
+            finished=finished,
+            best=vars(state.best) if state.best else None,
+            last={"top1": last.top1, "topk": last.topk, "loss": last.loss, "step": last.step} if last else None,
+            k=self.engine.k,
+            epochs=state.step / self.plan.steps_per_epoch,
+            steps=state.step,
+            samples_per_s=times.samples_per_s * world,
+            shares={name: getattr(times, f"{name}_s") / times.seconds for name in ev.TIMES},
+            workers=world,
+            slowest=self.slowness.sentence(),
+            train_s=state.train_s,
+            wall_s=self.wall_s(state),
+            model=start.model,
+            parameters=start.parameters,
+            data=start.data,
+            decisions=start.decisions,
+            command=start.command,
         )
 
     def wall_s(self, state: TrainState) -> float:

@@ -32,7 +32,7 @@ from phalanx.launch.messages import (
 )
 from phalanx.launch.process_manager import ProcessManager
 from phalanx.launch.run_files import marker, read_chunk, refuse_taken, saved_checkpoint, verify_step, write_chunk
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.rewind import put_aside_after
 
@@ -192,8 +192,8 @@ def main() -> None:
     output, requests = os.dup(1), os.dup(0)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    adopt_orphans()
-    run_loop(_serve(requests, output))
+    with adopting_orphans():
+        run_loop(_serve(requests, output))
 
 
 async def _serve(requests: int, output: int) -> None:

@@ -1,11 +1,12 @@
-"""The version of this Phalanx and a digest of its files, to check that all hosts run the same code."""
+"""The version of Phalanx and a digest of its files: hosts of a job compare them, because all must run the same code."""
 
 import hashlib
 from pathlib import Path
 
 from phalanx import __version__
 
-_SUFFIXES = (".py", ".yaml", ".c", ".h")
+# Everything that decides results: modules, recipes, and native code with its headers. Not caches, notes and backups.
+_COUNTED = (".py", ".yaml", ".c", ".cpp", ".h")
 
 
 def version_here() -> str:
@@ -13,9 +14,13 @@ def version_here() -> str:
 
 
 def digest_here() -> str:
-    """A digest of all source files and recipes of the package."""
-    root = Path(__file__).resolve().parent.parent
+    """The digest of the package that is running."""
+    return digest_of(Path(__file__).resolve().parent.parent)
+
+
+def digest_of(root: Path) -> str:
+    """A digest of a package's folder: equal on two hosts if every source file and recipe in it is."""
     total = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.suffix in _SUFFIXES):
+    for path in sorted(path for path in root.rglob("*") if path.suffix in _COUNTED):
         total.update(f"{path.relative_to(root)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()[:16]

@@ -23,7 +23,7 @@ from phalanx.launch.placement import DedicatedHosts, Placement, capacity, place
 from phalanx.launch.policy import Continue, End, LostRole, NewGroup, Restart, cause_of
 from phalanx.launch.record import STOPPED_BY_USER, JobRecord
 from phalanx.launch.role_table import FIRST, RoleTable
-from phalanx.launch.run_files import CONFIG, SMALL
+from phalanx.launch.run_files import CODE, CONFIG, SMALL
 from phalanx.launch.screen import Screen
 from phalanx.launch.transfer import Transfer
 from phalanx.runs.folder import log_path
@@ -330,7 +330,8 @@ class JobSupervisor:
         for name, agent in self._roles.agents.items():
             if agent.live and not agent.shared:
                 if name == FIRST:
-                    await self._transfer.fetch(agent, SMALL)
+                    code = [f"{CODE}/{file['name']}" for file in self._job.request.get("code", [])]
+                    await self._transfer.fetch(agent, [*SMALL, *code])
                 elif name.startswith(("server-", "data-")):
                     await self._transfer.fetch(agent, [f"logs/{name}.jsonl"])
 

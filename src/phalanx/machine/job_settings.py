@@ -61,12 +61,12 @@ class MachineReport:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """`machine` has no `auto` left where it would change numbers; `notes` is what the user should know."""
+    """`machine` has no `auto` left where it would change numbers; `warnings` is what the user should know."""
 
     machine: MachineConfig
     device: str  # of all workers: its type
     decisions: dict[str, Decision]
-    notes: list[str]
+    warnings: list[str]
 
 
 def report_machine(config: MachineConfig, worker: int = 0) -> MachineReport:
@@ -112,17 +112,17 @@ def choose_for_job(config: MachineConfig, reports: Sequence[MachineReport], kept
     device = _device(config, reports)
     decisions = _decide(config, device.value, reports, kept)
     machine = config.model_copy(update={name: decision.value for name, decision in decisions.items()})
-    notes = [note for report in _one_per_host(reports) if (note := slow_at(machine, device.value, report))]
+    warnings = [note for report in _one_per_host(reports) if (note := slow_at(machine, device.value, report))]
     if device.value != "cpu":  # where a run that began on CPUs would be slow
         anew = _decide(config, device.value, reports, kept, auto=kept)
-        notes += [
+        warnings += [
             f"{name}={decisions[name].value} is {KEPT}; on this GPU it would be {anew[name]}: "
             f"machine.{name}=auto settles it anew (and changes the numbers)"
             for name in kept
             if name in anew and anew[name].value != decisions[name].value
         ]
     job_settings = JobSettings(
-        machine, device.value, {"device": device, **decisions}, notes + _unequal_libraries(reports)
+        machine, device.value, {"device": device, **decisions}, warnings + _unequal_libraries(reports)
     )
     for report in reports:
         refuse_unable(job_settings, report)

@@ -1,7 +1,6 @@
 """A run is a folder: config.yaml, events.jsonl, log.txt, summary.json, curves, checkpoints/."""
 
 import contextlib
-import json
 import os
 import platform
 import sys
@@ -55,9 +54,6 @@ class RunFolder:
     def write_config(self, resolved: Resolved) -> None:
         """The resolved configuration, as a recipe that can be run again."""
         write_run_file(self.config, config_text(resolved))
-
-    def write_summary(self, summary: dict[str, Any]) -> None:
-        write_run_file(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
 
     def layer(self) -> Layer:
         """The configuration that this run was started with."""

@@ -15,8 +15,8 @@ from phalanx.config.schema import DataConfig
 from phalanx.data.augment.framing import RandomResizedCrop, has_margin
 from phalanx.data.pack.destination import locked
 from phalanx.data.pack.job import shard_ends
-from phalanx.data.pack.manifest import load_manifest, save_manifest
 from phalanx.data.pack.packing import SHARD_BYTES
+from phalanx.data.sources.manifest import load_manifest, save_manifest
 from phalanx.data.sources.open import open_data
 from phalanx.errors import UserError
 from tests.data.pack.packs import COMMAND, pack_folder, parts_of, shard_sums, write_dataset
@@ -247,7 +247,7 @@ def test_what_no_shard_can_hold(dataset: Path, tmp_path: Path) -> None:
 
 def test_numbers_of_shards_follow_the_splits(tmp_path: Path) -> None:
     from phalanx.data.pack.job import Order
-    from phalanx.data.pack.manifest import Options
+    from phalanx.data.sources.manifest import Options
 
     splits = parts_of(write_cifar10(tmp_path))
     order = Order("", splits, Options(form="wds", shards=4), DataConfig(), "", ())

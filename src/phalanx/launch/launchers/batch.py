@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,9 +17,10 @@ from phalanx.launch.launchers.follow import follow
 from phalanx.launch.launchers.scheduler import Scheduler
 from phalanx.launch.launchers.submitted import SCHEDULERS, Submitted
 from phalanx.launch.plan import LAST, LaunchPlan
-from phalanx.launch.run_files import CONFIG, verify_step
+from phalanx.launch.run_files import CODE, CONFIG, verify_step
 from phalanx.observe.tables import print_line
-from phalanx.roles.request import resume_words
+from phalanx.roles.request import accept_words, resume_words
+from phalanx.runs.code import write_code
 from phalanx.runs.folder import RUNS, create_run, write_run_file
 from phalanx.runs.rewind import put_aside_after
 
@@ -45,7 +47,8 @@ def start(plan: LaunchPlan, console: Console) -> int:
     run = folder.path.absolute()
     path = run / f"job.{scheduler.name}"
     (run / LOG).parent.mkdir(exist_ok=True)
-    if plan.request.resume is None:  # the job reads its settings from there
+    if plan.request.resume is None:  # the job reads its settings from there, whenever it runs
+        write_code(run, plan.request.code)
         folder.write_config(plan.request.resolved)
     write_run_file(path, script(scheduler.syntax, batch_job(plan, run, resources, scheduler), path))
     try:
@@ -66,6 +69,7 @@ def _forget(run: Path, path: Path, *, made: bool) -> None:
     path.unlink()
     if made:
         (run / CONFIG).unlink()
+        shutil.rmtree(run / CODE, ignore_errors=True)
     with contextlib.suppress(OSError):
         (run / LOG).parent.rmdir()
         run.rmdir()
@@ -97,6 +101,7 @@ def batch_job(plan: LaunchPlan, run: Path, resources: Resources, scheduler: Sche
         command=plan.command,
         launch=(sys.executable, "-m", "phalanx", "launch", *words),
         train=tuple(train),
+        resume=tuple(accept_words(request)),
         resources=resources,
     )
 

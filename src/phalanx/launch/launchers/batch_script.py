@@ -56,6 +56,7 @@ class BatchJob:
     launch: tuple[str, ...]
     train: tuple[str, ...]
     resources: Resources
+    resume: tuple[str, ...] = ()  # further words where a job that is queued again goes on
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def script(syntax: ScriptSyntax, job: BatchJob, path: Path) -> str:
         f"export PHALANX_COMMAND={shlex.quote(job.command)}",
         f"run={run}",
         'if [ -n "$(ls -d "$run"/checkpoints/step-* 2>/dev/null)" ]; then',
-        '  train=(--resume "$run")  # requeued: resume from the last checkpoint',
+        f"  train=({' '.join(['--resume', chr(34) + '$run' + chr(34), *job.resume])})"
+        "  # queued again: go on from the last checkpoint",
         "else",
         '  [ -e "$run/events.jsonl" ] && mv "$run/events.jsonl" "$run/events.before-$(date +%s).jsonl"',
         f"  train=({train})",

@@ -15,7 +15,7 @@ import zmq.asyncio
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.launch.agent import Agent, receive, serve_until_end
 from phalanx.launch.messages import SILENCE_S, Message, decode, encode
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.net.interfaces import address_towards
 from phalanx.roles.lifeline import hold_lifeline
 
@@ -85,8 +85,8 @@ def main() -> None:
     try:
         callback = parse_callback(os.environ.pop(CALLBACK, ""))
         hold_lifeline()
-        adopt_orphans()
-        run_loop(connect(callback))
+        with adopting_orphans():
+            run_loop(connect(callback))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(EXIT_USER)

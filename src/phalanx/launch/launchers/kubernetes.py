@@ -28,6 +28,8 @@ from phalanx.roles.request import resume_words
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.folder import config_text
 
+_MOST_CODE_BYTES = 900 << 10  # a ConfigMap has at most 1 MiB
+
 
 def start(plan: LaunchPlan, console: Console) -> int:
     """Print the manifests, or apply them. Returns an exit code."""
@@ -74,6 +76,7 @@ def pods_of(plan: LaunchPlan) -> Pods:
             "PHALANX_COMMAND": plan.command,
         },
         recipe=None if request.resume else config_text(request.resolved),
+        code={file.name: file.text for file in request.code},
         master_port=master,
         server_port=plan.ports[1] if plan.ports else SERVER_PORT,
         needs=plan.needs,
@@ -108,7 +111,13 @@ def _refuse(plan: LaunchPlan) -> None:
             why="Kubernetes chooses hosts and starts the roles, and no launcher stays to restart them",
             remedy="leave it out; put what a host needs into the image",
         )
-    counts = role_counts(plan.request.resolved.config)
+    if sum(len(file.text.encode()) for file in plan.request.code) > _MOST_CODE_BYTES:
+        raise UserError(
+            "your code is too large for --launcher k8s",
+            why=f"it travels in a ConfigMap, which holds at most {_MOST_CODE_BYTES >> 10} kB of it",
+            remedy="install it as a package in the image, and name it package.module:name",
+        )
+    counts = role_counts(plan.request.config)
     if counts["data"] or counts["evaluator"]:
         raise UserError(
             "--launcher k8s starts trainers and servers only",

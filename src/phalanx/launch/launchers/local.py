@@ -13,7 +13,7 @@ from phalanx.launch.job import Job, new_group_request, policy_for, role_counts
 from phalanx.launch.plan import LaunchPlan
 from phalanx.launch.screen import Screen
 from phalanx.launch.supervisor import JobSupervisor
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.roles.request import Request
 from phalanx.runs.folder import create_run
 
@@ -49,13 +49,13 @@ def local_job(run: Path, request: Request) -> Job:
 
 def supervise_here(job: Job, console: Console) -> int:
     """Run a job on this machine. Returns its exit code."""
-    adopt_orphans()
 
     async def main() -> int:
         agent = AgentHandle(Host("localhost"), in_process=True)
         return await JobSupervisor(job, [agent], _open, Screen(console, quiet=True)).run()
 
-    return run_loop(main())
+    with adopting_orphans():
+        return run_loop(main())
 
 
 async def _open(agent: AgentHandle, on_message: OnMessage, on_disconnect: OnDisconnect) -> Channel:

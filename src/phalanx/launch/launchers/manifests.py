@@ -10,6 +10,7 @@ from typing import Any
 
 from phalanx.errors import UserError
 from phalanx.launch.launchers.worker_resources import WorkerResources
+from phalanx.launch.run_files import CODE
 
 FOLDER = "/phalanx"  # the pods' working folder; the volume, if there is one
 RECIPE_FOLDER, RECIPE = "/phalanx-recipe", "recipe.yaml"
@@ -46,6 +47,7 @@ class Pods:
     master_port: int = MASTER_PORT
     server_port: int = SERVER_PORT
     needs: WorkerResources = field(default_factory=WorkerResources)  # of a trainer
+    code: Mapping[str, str] = field(default_factory=dict)  # the user's own files: text by name
 
     @property
     def servers(self) -> list[str]:
@@ -78,7 +80,8 @@ def manifests(pods: Pods) -> list[Manifest]:
         _manifest(pods, "v1", "Service", pods.name, {"spec": _service(pods)}),
     ]
     if pods.recipe is not None:
-        objects.append(_manifest(pods, "v1", "ConfigMap", pods.name, {"data": {RECIPE: pods.recipe}}))
+        code = {_code_key(number): text for number, text in enumerate(pods.code.values())}
+        objects.append(_manifest(pods, "v1", "ConfigMap", pods.name, {"data": {RECIPE: pods.recipe, **code}}))
     for kind, count in (("server", pods.num_servers), ("trainer", pods.num_trainers)):
         if count:
             job = {"spec": _job(pods, kind, count)}
@@ -129,7 +132,7 @@ def _pod(pods: Pods, kind: str, count: int) -> Manifest:
     ]
     mounts: list[Manifest] = [{"name": "folder", "mountPath": FOLDER}]
     if pods.recipe is not None:
-        volumes.append({"name": "recipe", "configMap": {"name": pods.name}})
+        volumes.append({"name": "recipe", "configMap": {"name": pods.name, **_paths(pods)}})
         mounts.append({"name": "recipe", "mountPath": RECIPE_FOLDER, "readOnly": True})
     container: Manifest = {
         "name": kind,
@@ -152,6 +155,18 @@ def _pod(pods: Pods, kind: str, count: int) -> Manifest:
         "containers": [container],
         "volumes": volumes,
     }
+
+
+def _code_key(number: int) -> str:
+    return f"code-{number}"  # a key has no slashes, and a path may
+
+
+def _paths(pods: Pods) -> Manifest:
+    """Where the parts of the ConfigMap are seen: the recipe, and the user's code beside it."""
+    if not pods.code:
+        return {}
+    code = [{"key": _code_key(number), "path": f"{CODE}/{name}"} for number, name in enumerate(pods.code)]
+    return {"items": [{"key": RECIPE, "path": RECIPE}, *code]}
 
 
 def _environment(pods: Pods, kind: str, count: int) -> list[Manifest]:
