@@ -31,6 +31,9 @@ class ModelConfig(Section):
     drop: Share | None = Field(None, description="dropout rate before the classifier")
     drop_path: Share | None = Field(None, description="stochastic depth rate")
     new_head: bool = Field(False, description="with --init-from: keep a fresh classifier if its shape differs")
+    freeze: list[str] = Field(
+        [], description="parameters that stay as they are: names or patterns such as [layer1, '*.bn1.*']"
+    )
     options: dict[str, Any] = Field({}, description="further keyword arguments of the model's constructor")
 
     @model_validator(mode="before")
@@ -61,6 +64,9 @@ class DataConfig(Section):
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     mean: list[float] | None = Field(None, description="per channel, in 0..1; default: the data's own")
     std: list[Positive] | None = Field(None, description="per channel, in 0..1; default: the data's own")
+    sampling: Literal["shuffle", "balanced"] = Field(
+        "shuffle", description="balanced: all classes appear equally often in an epoch; small ones repeat their samples"
+    )
     drop_last: bool = Field(False, description="leave out an epoch's last, smaller batch")
     threads: Annotated[int, Field(ge=0)] | None = Field(
         None, description="threads that decode and augment; default: one per core that this worker has"
@@ -130,6 +136,10 @@ class OptimConfig(Section):
     nesterov: bool = True
     weight_decay: NotNegative = 5e-4
     decay_norm_and_bias: bool = Field(True, description="whether weight decay also applies to BN and biases")
+    rates: dict[str, Positive] = Field(
+        {},
+        description="factors of the learning rate by parameter name or pattern: {layer1: 0.1}; the last match counts",
+    )
     accumulate: Count = Field(1, description="micro-batches per step; batch_size is of one micro-batch")
     clip_norm: Positive | None = Field(None, description="largest global gradient norm")
     ema: Annotated[float, Field(gt=0, lt=1)] | None = Field(

@@ -14,6 +14,7 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from phalanx.config.batch import samples_per_step
+from phalanx.config.patterns import refuse_unmatched
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.cpu.convolution import forget_algorithms
@@ -47,6 +48,7 @@ from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_
 from phalanx.machine.settings import Settings, settings_for
 from phalanx.models.build import build_model
 from phalanx.models.fast import FastNet
+from phalanx.models.freeze import freeze
 from phalanx.net.key import key_of, read_key
 from phalanx.observe.display import PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
@@ -273,6 +275,8 @@ def _model(config: RunConfig, spec: ModelSpec, settings: Settings, sizes: Sizes)
         image_size=spec.image_size,
     )
     model.to(settings.device).to(memory_format=settings.memory_format)
+    freeze(model, config.model.freeze)
+    refuse_unmatched("optim.rates", config.optim.rates, (name for name, _ in model.named_parameters()))
     refuse_unseen_sizes(model, sizes, config.model.name, spec.channels)
     if settings.compile:
         model.compile()

@@ -138,7 +138,8 @@ class Server:
         header, session = message.header, self._sessions.get(identity)
         if session is None or session.number != header.session:
             return self._send(identity, header.reply(DataMessageKind.UNKNOWN))
-        work = unpack_lease(message.told, self._terms["training samples"])
+        balanced = self._terms.get("data.sampling") == "balanced"
+        work = unpack_lease(message.told, self._terms["training samples"], repeats=balanced)
         self._makers.add(Order(session, header.number, work, header.slot, session.place(header.slot)))
         return None
 

@@ -311,7 +311,7 @@ class PserverExchange:
             parts.append((each, *states.unpack(payload)))
         if not self._still:
             self._reduce(Topic.BARRIER, np.zeros(0))
-        return states.join(parts, self._job.layouts, set(self._job.exempt))
+        return states.join(parts, self._job.layouts, set(self._job.exempt), self._job.optim.rates)
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         """Rank 0 gives the servers their parts; a worker that comes back leaves the running job as it is."""
@@ -320,7 +320,7 @@ class PserverExchange:
         if self._begun and self.share.world > 1:
             raise AssertionError("a state is loaded before the first step: other workers compute already")
         for each in self._job.slices:
-            part = states.part(each, tensors, scalars, self._job.layouts, set(self._job.exempt))
+            part = states.part(each, tensors, scalars, self._job.layouts, set(self._job.exempt), self._job.optim.rates)
             self._servers.request(MessageKind.LOAD, each, states.pack(*part))
         self._begun = self._filled = False  # the model's weights belong to this state: they go to the servers again
 
@@ -379,7 +379,9 @@ class PserverExchange:
             tensors, scalars = states.unpack(payload)
             torch._foreach_copy_(self._pieces[each.number], self._views(each, tensors.pop(VALUES)))
             parts.append((each, tensors, scalars))
-        return Rescued(*states.join(parts, self._job.layouts, set(self._job.exempt)), self._my_residuals())
+        return Rescued(
+            *states.join(parts, self._job.layouts, set(self._job.exempt), self._job.optim.rates), self._my_residuals()
+        )
 
     def _my_residuals(self) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
