@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from phalanx.config.code import CodeEntry
 from phalanx.config.durations import Duration
 from phalanx.migrate.model_names import translate_name
 
@@ -52,7 +53,10 @@ class SyntheticConfig(Section):
 
 
 class DataConfig(Section):
-    source: str = Field("digits", description="digits, synthetic, a path, or FORMAT:PATH to force the format")
+    source: str = Field(
+        "digits",
+        description="digits, synthetic, a path, FORMAT:PATH to force the format, or your own dataset: file.py:Name",
+    )
     val: str | None = Field(None, description="validation data, written like `source`; default: found beside it")
     val_labels: Path | None = Field(None, description="label list of a flat validation folder")
     val_share: Share = Field(0.1, description="share held out where the data has no validation part")
@@ -93,6 +97,7 @@ class DataConfig(Section):
     label_element: Annotated[int, Field(ge=0)] | None = Field(
         None, description="labels of several values (RecordIO, TFRecord): which of them is the class, from 0"
     )
+    options: dict[str, Any] = Field({}, description="keyword arguments of your own dataset")
     salvage: bool = Field(False, description="use a damaged shard file up to its damage instead of refusing it")
     synthetic: SyntheticConfig = SyntheticConfig()
 
@@ -122,6 +127,10 @@ class AugmentConfig(Section):
     erase: Share = Field(0.0, description="probability of random erasing")
     mixup: NotNegative = Field(0.0, description="alpha of mixup's Beta distribution; 0 is off")
     cutmix: NotNegative = Field(0.0, description="alpha of cutmix's Beta distribution; 0 is off")
+    transform: str | None = Field(
+        None, description="your own function, file.py:name: (uint8 image, generator) → image; after crop and colours"
+    )
+    options: dict[str, Any] = Field({}, description="keyword arguments of your transform")
 
 
 class LossConfig(Section):
@@ -248,6 +257,9 @@ class EvalConfig(Section):
     top_k: Annotated[int, Field(ge=0)] = Field(
         5, description="k of the second accuracy, capped by the classes; 0 or 1: top-1 alone is reported"
     )
+    metrics: list[CodeEntry] = Field(
+        [], description="your own metrics: [file.py:name], or [{name: file.py:Name, options: {...}}]"
+    )
 
     def k(self, num_classes: int) -> int:
         """The k that is counted; 1 where top-1 alone is reported."""
@@ -316,6 +328,9 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     machine: MachineConfig = MachineConfig()
+    callbacks: list[CodeEntry] = Field(
+        [], description="your own callbacks: [file.py:Name], or [{name: file.py:Name, options: {...}}]"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
