@@ -11,7 +11,7 @@ def _complete(entry: Entry) -> Entry:
     if isinstance(entry, dict):
         name, options = entry.get("name"), entry.get("options", {})
         if entry.keys() - {"name", "options"} or not isinstance(name, str) or not isinstance(options, dict):
-            raise ValueError("write it as file.py:Name or {name: file.py:Name, options: {...}}")
+            raise ValueError(f"{entry} should be file.py:Name or {{name: file.py:Name, options: {{...}}}}")
     return entry
 
 
