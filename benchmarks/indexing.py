@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from crc32c import crc32c
 from tests.data.shard_files import Sample, example, tf_record, write_rec, write_wds
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.crc32c import crc32c
 from phalanx.data.sources.folders import open_class_folders
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.recordio import open_recordio

@@ -12,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from crc32c import crc32c
 from tests.data.shard_files import example, tf_record
 
-from phalanx.data.sources.crc32c import crc32c
 from phalanx.data.sources.folders import open_class_folders
 
 MODEL, SIZE = "cifar_resnet20", 64

@@ -31,7 +31,7 @@ LAYERS = (
     ("config",),
     ("custom",),
     ("migrate",),
-    ("errors", "signals"),
+    ("atomic", "errors", "signals"),
 )
 LEVEL = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 
@@ -64,6 +64,27 @@ def test_imports_point_down(package: str) -> None:
     for path in filter(Path.exists, files):
         found = upward(package, ast.parse(path.read_text(encoding="utf-8")))
         assert not found, f"{path.relative_to(SOURCE)} is a part of {package}, and imports {', '.join(found)}"
+
+
+def inside_cpu(tree: ast.AST) -> list[str]:
+    """Modules inside of phalanx.cpu that are imported; the package itself is the interface."""
+    names = {*imports(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "phalanx.cpu":
+            names |= {f"phalanx.cpu.{alias.name}" for alias in node.names}
+    modules = {f"phalanx.cpu.{path.stem}" for path in (SOURCE / "cpu").glob("*.py")}
+    return sorted(names & modules)
+
+
+def test_the_rest_uses_the_interface_of_cpu_alone() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if SOURCE / "cpu" not in path.parents:
+            found = inside_cpu(ast.parse(path.read_text(encoding="utf-8")))
+            assert not found, f"{path.relative_to(SOURCE)} imports {', '.join(found)}: use phalanx.cpu's functions"
+    assert inside_cpu(ast.parse("from phalanx.cpu import load, tuning\nimport phalanx.cpu.fusion")) == [
+        "phalanx.cpu.fusion",
+        "phalanx.cpu.tuning",
+    ]
 
 
 def test_an_import_from_above_is_found() -> None:

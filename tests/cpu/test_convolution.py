@@ -1,4 +1,4 @@
-"""Convolutions and gradients that take another form."""
+"""Each algorithm of a convolution and its gradients gives the same result, and the choice is made once and kept."""
 
 import copy
 import itertools
@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.schema import MachineConfig
 from phalanx.cpu import tuning
 from phalanx.cpu.convolution import (
@@ -17,9 +18,7 @@ from phalanx.cpu.convolution import (
     Shape,
     TunedConv2d,
     algorithms_for,
-    load_algorithms,
     output,
-    saved_algorithms,
     size_of,
     tune_convolutions,
 )
@@ -48,13 +47,15 @@ def trained(conv: nn.Conv2d, x: Tensor) -> list[Tensor]:
     ("kernel", "stride", "padding"), [(1, 1, 0), (1, 2, 0), (3, 1, 1), (3, 2, 1), (2, 2, 0), (5, 3, 1), (7, 2, 3)]
 )
 @pytest.mark.parametrize("bias", [False, True])
-def test_every_form_gives_the_gradients_of_a_convolution(kernel: int, stride: int, padding: int, bias: bool) -> None:
+def test_every_algorithm_gives_the_gradients_of_a_convolution(
+    kernel: int, stride: int, padding: int, bias: bool
+) -> None:
     torch.manual_seed(0)
     plain = nn.Conv2d(6, 10, kernel, stride, padding, bias=bias).to(memory_format=torch.channels_last)
     exact = copy.deepcopy(plain).double()
     expected = trained(exact, images(5, 6, 11, torch.float64))
     shape = Shape((stride, stride), (padding, padding))
-    for algorithms in all_forms(plain.weight, shape):
+    for algorithms in all_algorithms(plain.weight, shape):
         tuned = copy.deepcopy(plain)
         tune_convolutions(tuned)
         assert isinstance(tuned, TunedConv2d)
@@ -63,10 +64,10 @@ def test_every_form_gives_the_gradients_of_a_convolution(kernel: int, stride: in
         for mine, theirs in zip(got, expected, strict=True):
             torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
         assert all(torch.equal(*pair) for pair in zip(got, trained(_fresh(tuned), images(5, 6, 11)), strict=True))
-    assert len(all_forms(plain.weight, shape)) == {(1, 1): 8, (1, 2): 1}.get((kernel, stride), 2)
+    assert len(all_algorithms(plain.weight, shape)) == {(1, 1): 8, (1, 2): 1}.get((kernel, stride), 2)
 
 
-def all_forms(weight: Tensor, shape: Shape) -> list[ConvAlgorithms]:
+def all_algorithms(weight: Tensor, shape: Shape) -> list[ConvAlgorithms]:
     return [ConvAlgorithms(*ways) for ways in itertools.product(*algorithms_for(weight, shape).values())]
 
 
@@ -161,8 +162,8 @@ def test_the_choice_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(first, TunedConv2d)
     assert isinstance(second, TunedConv2d)
     assert first.algorithms == second.algorithms == ConvAlgorithms(*kept)
-    assert "tried out 1 convolutions" in (tuning.told() or "")
-    assert tuning.told() is None
+    assert "timed the algorithms of 1 convolutions" in tuning.report()
+    assert tuning.report() == ""
     file.write_text(json.dumps({key: ["convolution", "product", "columns"]}))
     third = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
     tune_convolutions(third)
@@ -173,11 +174,11 @@ def test_the_choice_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
         conv = nn.Conv2d(4, 4, 1).to(memory_format=torch.channels_last)
         tune_convolutions(conv)
         conv(images(2, 4, 6))
-        assert ConvAlgorithms(*json.loads(file.read_text())[key]) in all_forms(conv.weight, Shape((1, 1), (0, 0)))
+        assert ConvAlgorithms(*json.loads(file.read_text())[key]) in all_algorithms(conv.weight, Shape((1, 1), (0, 0)))
 
 
 def test_what_follows_may_work_in_place() -> None:
-    for algorithms in all_forms(torch.zeros(8, 8, 1, 1), Shape((1, 1), (0, 0))):
+    for algorithms in all_algorithms(torch.zeros(8, 8, 1, 1), Shape((1, 1), (0, 0))):
         model = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Hardswish(inplace=True)).to(memory_format=torch.channels_last)
         tune_convolutions(model)
         assert isinstance(model[0], TunedConv2d)
@@ -214,7 +215,7 @@ def test_a_larger_batch_chooses_anew(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert bool(list(tmp_path.rglob("*.json"))) == timed
 
 
-def test_each_size_has_forms_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_size_has_its_own_algorithms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     conv = nn.Conv2d(16, 16, 3).to(memory_format=torch.channels_last)
     tune_convolutions(conv)
@@ -228,7 +229,7 @@ def test_each_size_has_forms_of_its_own(tmp_path: Path, monkeypatch: pytest.Monk
     assert conv.algorithms == plain  # too little to be worth a try
     assert conv.known == {size_of(small): columns, size_of(large): plain}
     resumed = nn.Sequential(copy.deepcopy(conv))
-    load_algorithms(resumed, json.loads(json.dumps(saved_algorithms(nn.Sequential(conv)))))
+    cpu.load(resumed, json.loads(json.dumps(cpu.state(nn.Sequential(conv)))))
     for model in (conv, resumed[0]):
         assert isinstance(model, TunedConv2d)
         model(small)
@@ -265,7 +266,7 @@ def test_a_checkpoint_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monke
     numbers["forms"]["on"] = "another machine"  # which changes nothing: a run keeps what it began with
     TrainState(fresh).restore(numbers)
     assert [module.known for module in fresh] == [module.known for module in model]
-    assert saved_algorithms(fresh)["on"] == "another machine"
+    assert cpu.state(fresh)["on"] == "another machine"
     elsewhere(images(3, 4, 6))
     assert list(tmp_path.rglob("*.json"))
     wrong = {"0": {"6x7": ["winograd"] * 3}, "1": {"6x7": ["convolution", "wrong", "columns"]}}
@@ -297,7 +298,7 @@ def test_small_evaluated_and_other_convolutions_are_left_alone(tmp_path: Path, m
 
 
 @pytest.mark.skipif(find_library("winograd").handle is None, reason=find_library("winograd").reason)
-def test_evaluation_answers_in_the_form_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_uses_the_algorithm_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     conv = nn.Conv2d(16, 8, 3, padding=1)
     plain = nn.Sequential(conv).to(memory_format=torch.channels_last)
     tuned = copy.deepcopy(plain)
@@ -307,7 +308,7 @@ def test_evaluation_answers_in_the_form_of_training(monkeypatch: pytest.MonkeyPa
     algorithms = ConvAlgorithms(output="winograd")
     tuned[0].kept = {"8x8": ConvAlgorithms(), "16x16": algorithms}
     monkeypatch.setattr(tuning, "machine", lambda: "here")
-    saved = json.loads(json.dumps(saved_algorithms(tuned)))
+    saved = json.loads(json.dumps(cpu.state(tuned)))
     monkeypatch.setattr(tuning, "machine", lambda: "elsewhere")
     x = images(3, 16, 9)  # of a size that was not trained: the last that was
     with torch.inference_mode():
@@ -315,12 +316,10 @@ def test_evaluation_answers_in_the_form_of_training(monkeypatch: pytest.MonkeyPa
         assert not torch.equal(expected, theirs)
         assert torch.equal(tuned(x), expected)
         assert torch.equal(unknown(x), theirs)
-        load_algorithms(unknown, saved)
+        cpu.load(unknown, saved)
         assert torch.equal(unknown(x), expected)
-        assert (
-            saved_algorithms(unknown)["of"] == saved["of"]
-        )  # by a run that evaluates and saves before it makes a step
-        load_algorithms(unknown, {})  # of a checkpoint that is older
+        assert cpu.state(unknown)["of"] == saved["of"]  # by a run that evaluates and saves before it makes a step
+        cpu.load(unknown, {})  # of a checkpoint that is older
         assert torch.equal(unknown(x), expected)
         with torch.autocast("cpu", torch.bfloat16):
             assert torch.equal(unknown(x), plain(x))

@@ -7,12 +7,12 @@ import pytest
 
 from phalanx.config.role import Role
 from phalanx.errors import UserError
-from phalanx.exchange.rendezvous import SingleWorker, StoreRendezvous
+from phalanx.exchange.rendezvous import LocalRendezvous, StoreRendezvous
 from phalanx.net.interfaces import free_port
 
 
 def test_one_worker_hears_itself() -> None:
-    assert SingleWorker().gather("topic", "ü") == ["ü"]
+    assert LocalRendezvous().gather("topic", "ü") == ["ü"]
 
 
 def test_trainers_meet_at_torchs_store() -> None:

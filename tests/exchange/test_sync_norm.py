@@ -16,7 +16,7 @@ from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.role import Role
 from phalanx.errors import UserError
-from phalanx.exchange.sync_norm import SyncNorm, synchronise
+from phalanx.exchange.collective.sync_norm import SyncNorm, synchronise
 from phalanx.net.interfaces import free_port
 from phalanx.roles.request import Request
 from phalanx.runs import checkpoint

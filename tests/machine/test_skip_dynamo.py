@@ -51,7 +51,7 @@ def test_a_step_is_the_step_that_torch_makes(name: str) -> None:
 EXCHANGE = """
 import sys, tempfile, torch
 import torch.distributed as dist
-from phalanx.exchange.collective import distributed
+from phalanx.exchange.collective.gradients import distributed
 dist.init_process_group("gloo", init_method=f"file://{tempfile.mktemp()}", rank=0, world_size=1)
 ddp = distributed(torch.nn.Linear(3, 1, bias=False))
 ddp(torch.ones(2, 3)).sum().backward()

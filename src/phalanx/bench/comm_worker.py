@@ -20,10 +20,11 @@ from phalanx.engine.inputs import Inputs
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, train_step
 from phalanx.exchange.base import Exchange
-from phalanx.exchange.collective import CollectiveExchange, join_group, leave_group
+from phalanx.exchange.collective.exchange import collective_exchange
+from phalanx.exchange.collective.group import join_group, leave_group
 from phalanx.exchange.compress.spec import parse_compression
-from phalanx.exchange.local import LocalExchange
-from phalanx.exchange.pserver.client import PserverExchange
+from phalanx.exchange.local import local_exchange
+from phalanx.exchange.pserver.exchange import pserver_exchange
 from phalanx.exchange.rendezvous import StoreRendezvous
 from phalanx.launch.env.roles import role_from_env
 from phalanx.machine.settings import choose
@@ -74,7 +75,7 @@ def _exchange(job: dict[str, Any], role: Role) -> dict[str, Any]:
         for param, gradient in zip(params, gradients, strict=True):
             param.grad = gradient
         _timed(seconds["local update"], lambda step=step: update(step))  # type: ignore[misc]
-        _timed(seconds["pserver"], lambda step=step: pserver.apply(step))  # type: ignore[misc]
+        _timed(seconds["pserver"], lambda step=step: pserver.gradients.apply(step))  # type: ignore[misc]
         _done(role, step, job)
     # The local update's momentum is a copy that a real pserver trainer does not have.
     copies = (_resident_bytes() - before) / (4 * flat.numel()) - 1
@@ -89,8 +90,8 @@ def _cost(job: dict[str, Any], role: Role) -> dict[str, Any]:
     inputs = Inputs(settings, AugmentConfig(), [0.5] * 3, [0.25] * 3, seed=0)
     engine = Engine(settings, inputs, label_smoothing=0.0, k=5, seed=0)
     makers: dict[str, Callable[[nn.Module], Exchange]] = {
-        "independent": lambda model: LocalExchange(model, _update(model), accumulate=1, clip_norm=None),
-        "collective": lambda model: CollectiveExchange(
+        "independent": lambda model: local_exchange(model, _update(model), accumulate=1, clip_norm=None),
+        "collective": lambda model: collective_exchange(
             model, _update(model), role, accumulate=1, clip_norm=None, compression=parse_compression("none")
         ),
         "pserver sync": lambda model: _pserver(model, role),
@@ -111,7 +112,7 @@ def _cost(job: dict[str, Any], role: Role) -> dict[str, Any]:
             _timed(seconds[name], steps)
         _done(role, turn, job)
     for _, exchange in teams.values():
-        exchange.sync_buffers()
+        exchange.state.sync_buffers()
         exchange.close()
     return {"seconds": {name: each[1:] for name, each in seconds.items()}}
 
@@ -125,9 +126,9 @@ def _update(model: nn.Module) -> Update:
     return Update(dict(model.named_parameters()), [], OptimConfig(), SCHEDULE)
 
 
-def _pserver(model: nn.Module, role: Role) -> PserverExchange:
+def _pserver(model: nn.Module, role: Role) -> Exchange:
     settings = ExchangeConfig(method="pserver", workers=role.world, timeout_s=TIMEOUT_S)
-    return PserverExchange(model, [], OptimConfig(), SCHEDULE, settings, role)
+    return pserver_exchange(model, [], OptimConfig(), SCHEDULE, settings, role)
 
 
 def _batch(job: dict[str, Any], role: Role) -> Batch:

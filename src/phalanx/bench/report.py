@@ -4,11 +4,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.atomic import write_text_atomically
 from phalanx.bench.history import Entry, append, make_entry
 from phalanx.errors import UserError
 from phalanx.observe.tables import print_line, print_table
@@ -66,11 +66,9 @@ def as_markdown(table: Table) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    aside: Any = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        write_text_atomically(path, text)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written", why=error.strerror or str(error), remedy="name another file"

@@ -15,7 +15,7 @@ from phalanx.errors import UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.results import RunResult, read_results
 from phalanx.observe.tables import print_line, print_table, printable
-from phalanx.runs.folder import write_whole
+from phalanx.runs.folder import write_run_file
 
 Format = Literal["text", "markdown", "csv"]
 FORMATS: tuple[Format, ...] = ("text", "markdown", "csv")
@@ -51,7 +51,7 @@ def show_results(console: Console, runs: Sequence[Path], form: Format | None, ou
     if out is None:
         sys.stdout.write(text)
     else:
-        write_whole(out, text)
+        write_run_file(out, text)
         print_line(console, f"{out}: a table of {len(rows)} run{'s' * (len(rows) > 1)}")
 
 

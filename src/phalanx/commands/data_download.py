@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.atomic import PART
 from phalanx.errors import UserError
 from phalanx.observe.progress import megabytes
 
@@ -34,7 +35,7 @@ def download(console: Console, url: str, part: Path, size: int) -> None:
             f"{url} cannot be fetched", why="it begins neither with http:// nor https://", remedy="check the address"
         )
     fruitless = 0
-    with megabytes(console, f"fetching {part.name.removeprefix('.').removesuffix('.part')}", size) as tell:
+    with megabytes(console, f"fetching {part.name.removeprefix('.').removesuffix(PART)}", size) as tell:
         tell(_held(part))
         while True:
             before = _held(part)

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.atomic import PART
 from phalanx.commands.data_download import download
 from phalanx.errors import UserError
 from phalanx.observe.tables import print_rows
@@ -88,18 +89,19 @@ def fetch_dataset(console: Console, dataset: Dataset, folder: Path, origin: str 
             if _is_there(place, file):
                 console.print(Text(f"{place} is there already"), soft_wrap=True)
                 continue
-            aside = folder / f".{file.name}.part"
+            # Not `write_atomically`: the next call must find, by name, what a lost connection left, and resume it.
+            part = folder / f".{file.name}{PART}"
             copy = _local_copy(origin, file)
             if copy is None:
-                download(console, _address(dataset, file, origin), aside, file.bytes)
+                download(console, _address(dataset, file, origin), part, file.bytes)
             else:
-                shutil.copyfile(copy, aside)
-            _refuse_other(aside, file, copy)
+                shutil.copyfile(copy, part)
+            _refuse_other(part, file, copy)
             if dataset.unpacks_to:
-                _unpack(aside, place)
-                aside.unlink()
+                _unpack(part, place)
+                part.unlink()
             else:
-                aside.rename(place)
+                part.rename(place)
     print_rows(console, {"data": f"{dataset.title} in {folder}", "use": f"{dataset.train} {folder}"})
 
 
@@ -137,11 +139,11 @@ def _address(dataset: Dataset, file: Published, origin: str | None) -> str:
     return origin if alone else f"{origin.rstrip('/')}/{file.name}"
 
 
-def _refuse_other(aside: Path, file: Published, copy: Path | None) -> None:
-    found = _md5(aside)
+def _refuse_other(part: Path, file: Published, copy: Path | None) -> None:
+    found = _md5(part)
     if found == file.md5:
         return
-    aside.unlink()
+    part.unlink()
     raise UserError(
         f"{copy or file.name} is not the published {file.name}",
         why=f"its MD5 is {found}, and {file.md5} is published",
@@ -152,9 +154,9 @@ def _refuse_other(aside: Path, file: Published, copy: Path | None) -> None:
 
 
 def _unpack(archive: Path, place: Path) -> None:
-    """The folder of an archive, under its name when all of it is there. Only plain files inside of it are taken."""
-    aside = place.with_name(f".{place.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
+    """Unpack the folder of an archive; it is renamed as a whole. Only plain files inside of it are taken."""
+    unfinished = place.with_name(f".{place.name}{PART}")
+    shutil.rmtree(unfinished, ignore_errors=True)
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -163,21 +165,21 @@ def _unpack(archive: Path, place: Path) -> None:
                     continue
                 if not member.isfile() or path.parts[0] != place.name or ".." in path.parts or path.is_absolute():
                     raise tarfile.TarError(f"{member.name!r} is not a plain file in {place.name}/")
-                target = aside.joinpath(*path.parts[1:])
+                target = unfinished.joinpath(*path.parts[1:])
                 target.parent.mkdir(parents=True, exist_ok=True)
                 content = tar.extractfile(member)
                 assert content is not None
                 with content, target.open("wb") as file:
                     shutil.copyfileobj(content, file)
-        aside.rename(place)
+        unfinished.rename(place)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise UserError(
-            f"{archive.name.removeprefix('.').removesuffix('.part')} cannot be unpacked",
+            f"{archive.name.removeprefix('.').removesuffix(PART)} cannot be unpacked",
             why=str(error),
             remedy="fetch it again",
         ) from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _md5(path: Path) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.atomic import write_atomically
 from phalanx.config.resolve import Layer, flatten, nest, parse_override, resolve
 from phalanx.config.schema import DataConfig
-from phalanx.data.pack.whole import write_file
 from phalanx.errors import UserError
 
 
@@ -33,10 +33,11 @@ def tell(console: Console, notes: Iterable[str]) -> None:
 
 
 def write_out(path: Path, data: bytes) -> None:
-    """A file that `--out` names, whole or not there."""
+    """Write the file that `--out` names, atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, data)
+        with write_atomically(path) as file:
+            file.write(data)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written", why=error.strerror or str(error), remedy="choose another place with --out"

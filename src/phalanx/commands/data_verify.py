@@ -12,8 +12,8 @@ from rich.text import Text
 from phalanx.commands.data_settings import data_config, portable, tell, write_out
 from phalanx.config.schema import DataConfig
 from phalanx.data.augment.framing import Whole
+from phalanx.data.pack.checksums import damage
 from phalanx.data.pack.manifest import load_manifest
-from phalanx.data.pack.whole import damage
 from phalanx.data.sources.formats import recognise
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open import open_parts

@@ -28,7 +28,7 @@ from phalanx.observe.confusion_picture import draw_confusion
 from phalanx.observe.lines import percent
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_rows, print_table, tab_separated
-from phalanx.runs.folder import versions, write_whole
+from phalanx.runs.folder import versions, write_run_file
 
 MOST_SHOWN = 30  # classes; of more, the worst
 _TITLES = ("class", "samples", "correct", "top-1", "most confused with")
@@ -170,9 +170,9 @@ def _write(folder: Path, trained: Trained, result: Result, classes: list[ClassRe
         ],
         "versions": versions(),
     }
-    write_whole(folder / "eval.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    write_run_file(folder / "eval.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     lines = [_TITLES, *map(_cells, classes)]
-    write_whole(folder / "per_class.tsv", "".join(tab_separated(cells) + "\n" for cells in lines))
+    write_run_file(folder / "per_class.tsv", "".join(tab_separated(cells) + "\n" for cells in lines))
     title = f"{trained.home.resolve().name}, step {trained.step:,}: top-1 {percent(totals.top1)} of {totals.samples:,}"
     draw_confusion(result.answers, f"{title} images", folder / "confusion.png")
 

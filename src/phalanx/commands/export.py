@@ -55,7 +55,10 @@ def _require(name: str) -> None:
 
 @contextmanager
 def _aside(folder: Path) -> Iterator[Path]:
-    """A folder to write into. What is in it moves to `folder` only when everything has been written and checked."""
+    """A folder to write into. Its files move to `folder` together, when all of them have been written and checked.
+
+    The libraries that write them want a name and not an open file, so this is no `write_atomically`.
+    """
     aside = folder / f".export.{os.getpid()}.tmp"
     try:
         aside.mkdir(parents=True)

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.resolve import Layer, resolve
 from phalanx.config.schema import RunConfig
-from phalanx.cpu.convolution import load_algorithms
-from phalanx.cpu.prepare import prepare
 from phalanx.data.augment.mixing import to_input
 from phalanx.engine.model_spec import ModelSpec
-from phalanx.engine.state import Best
+from phalanx.engine.state import ALGORITHMS, Best
 from phalanx.engine.weights import load_weights
 from phalanx.errors import UserError
 from phalanx.machine.settings import Settings, choose
@@ -87,8 +86,8 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     )
     model = model.to(settings.device, memory_format=settings.memory_format)  # type: ignore[call-overload]
     load_weights(model, tensors, str(loaded.path))
-    prepare(model, settings.fast_path, to_train=False)
-    load_algorithms(model, training.get("forms", {}))
+    cpu.prepare(model, settings.fast_path, to_train=False)
+    cpu.load(model, training.get(ALGORITHMS, {}))
     if settings.compile:
         model.compile()
     return Trained(

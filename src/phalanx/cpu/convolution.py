@@ -1,14 +1,13 @@
-"""Convolutions on a CPU that train in the form that is fastest there.
+"""Convolutions that train with the algorithm that is fastest on this CPU.
 
-oneDNN's weight gradients reach half the rate of a matrix product for many shapes. Where it is faster, they become one:
-gradient by columns (im2col), and data gradients of 1×1 convolutions likewise. 3×3 convolutions of float32 also have
-Winograd's form, which multiplies a quarter as often. Results agree within rounding. `tuning.py` chooses
-by time, before the first step, and all workers of a job take the first one's choice; evaluation takes the output's form
-from there, and exported models know nothing of this.
+oneDNN's weight gradients reach half the rate of a matrix product for many shapes. Where a matrix product is faster, it
+is used: of im2col columns for weight gradients, and directly for 1×1 convolutions. 3×3 convolutions in float32 can also
+use Winograd's algorithm, which needs a quarter of the multiplications. Results agree within rounding. `tuning.py` times
+the algorithms before the first step, and all workers of a job use the first worker's choice. Evaluation uses the same
+forward algorithm as training. Exported models are plain Conv2d.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -19,11 +18,11 @@ from torch.nn import functional as F
 from phalanx.cpu import winograd
 
 _FEW_CHANNELS = 12  # 3, 4 and 5 were seen to fail, 12 was not
-_COLUMN_VALUES = 2**21  # that are laid out at a time: 8 MB stay in the cache, and so does their product
+_COLUMN_VALUES = 2**21  # values laid out at a time: 8 MB stay in the cache, and so does their product
 
 
 class ConvAlgorithms(NamedTuple):
-    """How a convolution and each of its gradients is computed."""
+    """The algorithm of a convolution's output and of each of its gradients."""
 
     output: str = "convolution"  # or product, winograd
     data: str = "convolution"  # or product, winograd
@@ -31,7 +30,7 @@ class ConvAlgorithms(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a convolution does, beside its weight."""
+    """Stride and padding of a convolution."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -41,9 +40,9 @@ PLAIN = ConvAlgorithms()
 
 
 def algorithms_for(weight: Tensor, shape: Shape, *, native: bool = True) -> dict[str, list[str]]:
-    """All that there are for a convolution, by what is computed; the first is taken where nothing is gained.
+    """The algorithms that can compute this convolution's output, data gradient and weight gradient; the default first.
 
-    Without `native` only those that need no compiled code.
+    Without `native`, only those that need no compiled code.
     """
     algorithms = {"output": ["convolution"], "data": ["convolution"], "weight": ["convolution", "columns"]}
     one = tuple(weight.shape[2:]) == (1, 1)
@@ -59,7 +58,7 @@ def algorithms_for(weight: Tensor, shape: Shape, *, native: bool = True) -> dict
 
 
 def output(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, algorithms: ConvAlgorithms) -> Tensor:
-    """The convolution itself, of a channels_last x."""
+    """The convolution of a channels_last x."""
     if algorithms.output != "convolution":
         if algorithms.output == "winograd":
             y = winograd.convolve(x, weight, shape.padding[0])
@@ -75,7 +74,7 @@ def output(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, algorit
 def gradients(
     grad: Tensor, x: Tensor, weight: Tensor, shape: Shape, algorithms: ConvAlgorithms, needed: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """(of the input, of the weight), those that are needed. All tensors are channels_last."""
+    """Gradients of (input, weight), where `needed`. All tensors are channels_last."""
     of_x = of_weight = None
     plain = [needed[0] and algorithms.data == "convolution", needed[1] and algorithms.weight == "convolution", False]
     if any(plain):
@@ -94,7 +93,7 @@ def gradients(
 
 
 def _weight_by_columns(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
-    """What each output pixel saw as a row of a matrix, some images at a time: the product with their gradients."""
+    """im2col: one row per output pixel, some images at a time, multiplied with the gradients of those pixels."""
     (down, across), (height, width) = shape.stride, weight.shape[2:]
     pixels, grads = x.permute(0, 2, 3, 1), grad.permute(0, 2, 3, 1)
     if any(shape.padding):
@@ -104,7 +103,7 @@ def _weight_by_columns(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) ->
     seen = seen[:, : grads.shape[1], : grads.shape[2]]
     per_image = seen[0].numel()
     at_once = max(1, _COLUMN_VALUES // per_image) if (height, width) != (1, 1) else len(seen)
-    precise = torch.promote_types(weight.dtype, torch.float32)  # whatever is multiplied
+    precise = torch.promote_types(weight.dtype, torch.float32)  # sums of bf16 products are kept in float32
     total = torch.zeros(weight.shape[0], weight[0].numel(), dtype=precise, device=weight.device)
     for start in range(0, len(seen), at_once):
         rows_of = seen[start : start + at_once].reshape(-1, weight[0].numel())
@@ -135,26 +134,24 @@ class _Convolve(torch.autograd.Function):
 
 
 class TunedConv2d(nn.Conv2d):
-    """A Conv2d that trains with the forms that were chosen for it.
+    """A Conv2d that trains with the algorithms chosen for it.
 
-    Images may become larger in the course of a run: each size of its input has forms of its own. `agreed` says that
-    all workers of a job have the same: nothing is timed any more then, and sizes that nobody foresaw are computed
-    plainly. Otherwise it chooses when it sees its first batch, or one twice as large. Without gradients nothing is
-    chosen: it answers in the form that it was trained in, for this size or else the last, if that is known.
+    Images may become larger in the course of a run, so each input size has its own choice. By default the choice is
+    made at the first batch, and again at a batch twice as large. Once `agreed`, all workers of a job use the same
+    choice: nothing is timed, and a size without a choice is computed by plain Conv2d. Without gradients nothing is
+    chosen: evaluation uses the algorithm of this size, or else of the last size trained, or else plain Conv2d.
     """
 
     native = True  # whether compiled code may be used
     agreed = False
     algorithms: ConvAlgorithms | None = None  # in use
-    chosen_for: tuple[str, int, torch.dtype] = ("", 0, torch.float32)  # size, samples, and what they are made of
+    chosen_for: tuple[str, int, torch.dtype] = ("", 0, torch.float32)  # input size, batch size, dtype
     chosen_on = ""  # which machine; empty for this one
-    kept: Mapping[
-        str, ConvAlgorithms
-    ] = {}  # by size: what was in use before, here or in a run that is resumed or evaluated
+    kept: Mapping[str, ConvAlgorithms] = {}  # by input size: used earlier, here or in the run that is resumed
 
     @property
     def known(self) -> dict[str, ConvAlgorithms]:
-        """By size, the one in use last."""
+        """By input size; the one in use is the last."""
         size = self.chosen_for[0]
         others = {each: algorithms for each, algorithms in self.kept.items() if each != size}
         return {**others, size: self.algorithms} if self.algorithms else dict(self.kept)
@@ -165,7 +162,7 @@ class TunedConv2d(nn.Conv2d):
         x, weight, bias = self._as_computed(input)
         shape = self.shape
         if not _sound(x, weight, shape):
-            return super().forward(input)  # says what is wrong
+            return super().forward(input)  # raises the error with its reason
         if not torch.is_grad_enabled():
             known = self.known
             algorithms = known.get(size_of(x)) or next(reversed(known.values()), None)
@@ -176,7 +173,7 @@ class TunedConv2d(nn.Conv2d):
                 return super().forward(input)
             with torch.autocast("cpu", enabled=False):
                 return output(x, weight, bias, shape, algorithms)
-        algorithms = self._forms_for(x, weight, shape)
+        algorithms = self._algorithms_for(x, weight, shape)
         if algorithms == PLAIN:
             return super().forward(input)
         with torch.autocast("cpu", enabled=False):
@@ -187,40 +184,40 @@ class TunedConv2d(nn.Conv2d):
         return Shape(*(cast(tuple[int, int], tuple(each)) for each in (self.stride, self.padding)))
 
     def _as_computed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Input, weight and bias in the type that autocast has them computed in."""
+        """Input, weight and bias in the dtype of autocast."""
         if not torch.is_autocast_enabled("cpu"):
             return x, self.weight, self.bias
         dtype = torch.get_autocast_dtype("cpu")
         return x.to(dtype), self.weight.to(dtype), None if self.bias is None else self.bias.to(dtype)
 
     def choose(self, input: Tensor) -> None:
-        """Choose now, for such an input."""
+        """Choose algorithms for this input now."""
         x, weight, _ = self._as_computed(input)
         if input.is_contiguous(memory_format=torch.channels_last) and _sound(x, weight, self.shape):
-            self._forms_for(x, weight, self.shape)
+            self._algorithms_for(x, weight, self.shape)
 
-    def _forms_for(self, x: Tensor, weight: Tensor, shape: Shape) -> ConvAlgorithms:
+    def _algorithms_for(self, x: Tensor, weight: Tensor, shape: Shape) -> ConvAlgorithms:
         size, (old, samples, dtype) = size_of(x), self.chosen_for
-        wish = self.kept.get(size)
-        if self.algorithms is None or (size, x.dtype) != (old, dtype) or (wish is None and len(x) >= 2 * samples):
+        kept = self.kept.get(size)
+        if self.algorithms is None or (size, x.dtype) != (old, dtype) or (kept is None and len(x) >= 2 * samples):
             from phalanx.cpu.tuning import choose_algorithms
 
             if size != old:
                 self.kept = self.known
             self.algorithms = choose_algorithms(
-                x.detach(), weight.detach(), shape, wish, native=self.native, may_time=not self.agreed
+                x.detach(), weight.detach(), shape, kept, native=self.native, may_time=not self.agreed
             )
             self.chosen_for = size, len(x), x.dtype
         return self.algorithms
 
 
 def size_of(x: Tensor) -> str:
-    """Height and width of what a convolution sees."""
+    """Height and width of a convolution's input."""
     return "x".join(map(str, x.shape[2:]))
 
 
 def _sound(x: Tensor, weight: Tensor, shape: Shape) -> bool:
-    """Whether there is something to convolve, and it fits: native code looks at nothing but addresses and sizes."""
+    """Whether input and weight fit together. Native code does not check."""
     lengths = zip(x.shape[2:], shape.padding, weight.shape[2:], strict=False)
     return (
         x.dim() == 4
@@ -233,7 +230,7 @@ def _sound(x: Tensor, weight: Tensor, shape: Shape) -> bool:
 
 
 def tune_convolutions(model: nn.Module, *, native: bool = True) -> None:
-    """Have the model's plain convolutions choose. Parameters, names and what is saved stay as they are."""
+    """Make the model's plain convolutions TunedConv2d, in place. Parameters and state dict do not change."""
     for module in model.modules():
         if (
             type(module) is nn.Conv2d
@@ -244,51 +241,3 @@ def tune_convolutions(model: nn.Module, *, native: bool = True) -> None:
         ):
             module.__class__ = TunedConv2d
             cast(TunedConv2d, module).native = native
-
-
-@contextmanager
-def choosing(model: nn.Module) -> Iterator[None]:
-    """Have convolutions choose for whatever they see here, though nothing is trained."""
-    tuned = [module for module in model.modules() if isinstance(module, TunedConv2d)]
-    hooks = [module.register_forward_pre_hook(lambda module, args: module.choose(args[0])) for module in tuned]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def saved_algorithms(model: nn.Module) -> dict[str, Any]:
-    """What was chosen, here or before, for a checkpoint: a run that goes on with other forms rounds differently."""
-    from phalanx.cpu.tuning import machine
-
-    tuned = {name: module for name, module in model.named_modules() if isinstance(module, TunedConv2d)}
-    algorithms = {name: {size: list(each) for size, each in module.known.items()} for name, module in tuned.items()}
-    on = next((module.chosen_on for module in tuned.values() if module.chosen_on), machine())
-    return {"on": on, "of": {name: known for name, known in algorithms.items() if known}}
-
-
-def load_algorithms(model: nn.Module, saved: Mapping[str, Any]) -> None:
-    """Those of a checkpoint."""
-    of = saved.get("of", {})
-    for name, module in model.named_modules():
-        if isinstance(module, TunedConv2d) and isinstance(of.get(name), Mapping):
-            module.kept = {size: ConvAlgorithms(*algorithms) for size, algorithms in of[name].items()}
-            module.chosen_on = str(saved.get("on", ""))
-
-
-def forget_algorithms(model: nn.Module) -> None:
-    """Whatever was chosen, here or before."""
-    for module in model.modules():
-        if isinstance(module, TunedConv2d):
-            module.kept, module.algorithms, module.chosen_for = {}, None, ("", 0, torch.float32)
-            module.chosen_on = ""
-
-
-def set_algorithms(model: nn.Module, agreed: Mapping[str, Any]) -> None:
-    """Those of the job, from its first worker: whatever this one knew before, and whatever is the fastest here."""
-    forget_algorithms(model)
-    for module in model.modules():
-        if isinstance(module, TunedConv2d):
-            module.agreed = True
-    load_algorithms(model, agreed)

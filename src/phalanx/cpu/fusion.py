@@ -1,9 +1,9 @@
-"""Find the batch norms of a model and what follows them, and have them computed together (see normalization.py).
+"""Find the batch norms of a model, and fuse each with the addition and activation that follow (normalization.py).
 
-Each module that owns batch norms is traced by itself, with its children as they are. In what it does, `act(norm(x))`
-and `relu(norm(x) + y)` become one call. The module stays itself: its class gets a subclass that takes this way in
-training, so that parameters, names, what is saved and what is exported do not change. A module whose forward does
-anything that a trace would lose is left alone.
+Each module that owns batch norms is traced with torch.fx, its children as leaves. In the graph, `act(norm(x))` and
+`relu(norm(x) + y)` become one call. The module stays the same object: its class becomes a subclass that runs the fused
+graph in training only, so that parameters, state dicts and exported models do not change. A module is left unchanged if
+its forward does anything that a trace would lose.
 """
 
 import dis
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from phalanx.cpu.normalization import is_norm, normalize
 from phalanx.native.build import load_library
 
-# The activations that normalize() knows, as a module, a function or a method.
+# The activations of normalize(), as modules, functions and methods.
 _MODULES: dict[type, str] = {
     nn.ReLU: "relu",
     nn.ReLU6: "relu6",
@@ -36,7 +36,7 @@ _FUNCTIONS: dict[Any, str] = {
 _METHODS: dict[Any, str] = {"relu": "relu", "relu_": "relu"}
 _SUMS = (("call_function", operator.add), ("call_function", torch.add), ("call_method", "add"))
 _SUMS_INTO = (("call_function", operator.iadd), ("call_method", "add_"))
-# What a trace would do once for all steps, or not at all. Checkpointing is looked at again in each step.
+# Calls that a trace would make once for all steps, or not at all. Checkpointing is checked again in each step.
 _LOST = {
     *("isinstance", "type", "item", "tolist", "numpy", "random", "rand", "randn", "randint", "randperm", "bernoulli"),
     *("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "checkpoint", "record_function"),
@@ -46,7 +46,7 @@ _MARK = "_phalanx_fused"
 
 
 def fuse_norms(model: nn.Module) -> int:
-    """How many batch norms of the model are computed together with what follows."""
+    """Fuse the model's batch norms, in place. Returns how many."""
     if load_library("norm") is None:
         return 0
     fused = 0
@@ -54,7 +54,7 @@ def fuse_norms(model: nn.Module) -> int:
         if any(is_norm(child) for child in module.children()):
             try:
                 fused += _fuse(module)
-            except Exception:  # not to be traced, such as what depends on its data: it stays as it is
+            except Exception:  # it cannot be traced, for example because it depends on its data
                 continue
         elif _ends_active(module):
             _subclass(module, _active_norm, [])
@@ -63,7 +63,7 @@ def fuse_norms(model: nn.Module) -> int:
 
 
 class _Shallow(fx.Tracer):
-    """Looks into one module only."""
+    """Traces one module; its children are leaves."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return True
@@ -79,9 +79,9 @@ def _fuse(module: nn.Module) -> int:
     finally:
         module.training = was
     if any(node.op == "placeholder" and node.args for node in graph.nodes):
-        return 0  # an argument with a default: what it does when it is given need not be what it does without
+        return 0  # an argument with a default: the trace is only right for calls without it
     if any(node.op == "get_attr" and "_tensor_constant" in str(node.target) for node in graph.nodes):
-        return 0  # something was made while tracing, which each step has to do anew
+        return 0  # the forward creates a tensor, which each step must create again
     norms = [node for node in graph.nodes if is_norm(_child(module, node))]
     times = Counter(node.target for node in norms)
     norms = [node for node in norms if times[node.target] == 1 and len(node.args) == 1 and not node.kwargs]
@@ -94,19 +94,19 @@ def _fuse(module: nn.Module) -> int:
 
 
 def _subclass(module: nn.Module, fused: Callable[..., Any], children: list[str]) -> None:
-    """Have the module go the fused way in training, and its own way otherwise. `children` are not called then."""
+    """Run the fused forward in training, and the module's own otherwise. The fused one does not call `children`."""
     own = type(module)
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        way = fused if _may(self, children) else own.forward
-        return way(self, *args, **kwargs)
+        chosen = fused if _may_fuse(self, children) else own.forward
+        return chosen(self, *args, **kwargs)
 
     made = type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__})
-    module.__dict__[_MARK] = True  # not of what is made of its class, such as a part of a Sequential
+    module.__dict__[_MARK] = True  # on the instance: a slice of a Sequential has the class, but not this graph
     module.__class__ = made
 
 
-def _may(module: nn.Module, children: list[str]) -> bool:
+def _may_fuse(module: nn.Module, children: list[str]) -> bool:
     return (
         module.training
         and torch.is_grad_enabled()
@@ -123,7 +123,7 @@ def _has_hooks(module: nn.Module) -> bool:
 
 
 def _loses_something(module: nn.Module) -> bool:
-    """Whether its forward, with the methods that this calls, has something that a trace would lose."""
+    """Whether its forward, or a method that it calls, does something that a trace would lose."""
     for code in _codes(type(module), type(module).forward.__code__, set()):
         names = {*code.co_names}
         if names & _LOST:
@@ -148,7 +148,7 @@ def _codes(own: type, code: CodeType, seen: set[str]) -> Iterator[CodeType]:
 
 
 def _replace(module: nn.Module, graph: fx.Graph, norm: fx.Node) -> list[str]:
-    """One call instead of a norm and, if they follow, an addition and an activation. Which children it replaces."""
+    """Replace a norm, and the addition and activation that follow, by one call. Returns the children it replaces."""
     chain, added, act = [norm], None, None
     first = _followers(module, norm)
     if first and not _changed(module, norm.args[0]):
@@ -167,7 +167,7 @@ def _replace(module: nn.Module, graph: fx.Graph, norm: fx.Node) -> list[str]:
 
 
 def _changed(module: nn.Module, node: Any) -> bool:
-    """Whether something changes this value in place: the norm will be computed later than it was."""
+    """Whether something changes this value in place. The fused call reads it later than the norm did."""
     return any(
         (user.op == "call_method" and str(user.target).endswith("_"))
         or (user.op == "call_function" and getattr(user.target, "__name__", "").startswith("i"))
@@ -179,12 +179,12 @@ def _changed(module: nn.Module, node: Any) -> bool:
 
 
 def _adjoin(nodes: list[fx.Node]) -> bool:
-    """Whether nothing happens between them."""
+    """Whether the nodes follow one another directly."""
     return all(before.next is after for before, after in itertools.pairwise(nodes))
 
 
 def _followers(module: nn.Module, node: fx.Node) -> list[fx.Node]:
-    """The nodes that a value goes through, if nothing else uses it: what passes it on, then the first other."""
+    """The nodes that use a value, if each has one user: identities, then the first other module."""
     found = []
     while len(node.users) == 1:
         (node,) = node.users
@@ -210,7 +210,7 @@ def _activation_of(module: nn.Module | None) -> str | None:
 
 
 def _other_summand(node: fx.Node, one: fx.Node) -> fx.Node | None:
-    """What is added to `one` in this node, if it is a sum. `other += one` changes `other`, and is left alone."""
+    """The other operand if this node adds something to `one`. `other += one` changes `other`, so it does not count."""
     plain = (node.op, node.target) in _SUMS
     into = (node.op, node.target) in _SUMS_INTO
     if not (plain or into) or len(node.args) != 2 or node.kwargs or node.args[0] is node.args[1]:
@@ -226,7 +226,7 @@ def _child(module: nn.Module, node: fx.Node) -> nn.Module | None:
 
 
 def _ends_active(module: nn.Module) -> bool:
-    """Whether it is timm's batch norm that also activates."""
+    """Whether it is timm's BatchNormAct2d: a batch norm with an activation inside."""
     named = type(module).__name__ == "BatchNormAct2d" and isinstance(module, nn.BatchNorm2d)
     return named and isinstance(getattr(module, "drop", None), nn.Identity)
 

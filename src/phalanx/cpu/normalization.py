@@ -1,6 +1,6 @@
-"""Batch norm in training together with the addition and the activation behind it: see native/norm.c, which does it.
+"""Batch norm in training, fused with the addition and the activation that follow it; computed by native/norm.c.
 
-PyTorch makes passes over the activation for each of them; where convolutions are quick, that is half of a step. Results
+PyTorch passes over the tensor once for each of them; where convolutions are fast, that takes half of a step. Results
 agree with PyTorch's within rounding.
 """
 
@@ -17,7 +17,7 @@ from phalanx.models.fast import ShiftNorm
 from phalanx.native.build import load_library
 from phalanx.native.tensors import KINDS, address, call
 
-# The numbers that native/norm.c has for them, from 1 on.
+# native/norm.c numbers them in this order, from 1.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "relu6": F.relu6,
@@ -29,13 +29,13 @@ _NUMBERS = {None: 0} | {name: number for number, name in enumerate(ACTIVATIONS, 
 
 
 def is_norm(module: nn.Module | None) -> bool:
-    """Whether it does what `normalize` knows, and nothing else."""
+    """Whether `normalize` can compute this module."""
     return type(module) in (nn.BatchNorm2d, ShiftNorm)
 
 
 def normalize(norm: nn.Module, x: Tensor, added: Tensor | None = None, act: str | None = None) -> Tensor:
-    """act(norm(x) + added), as far as asked for; what is added to goes through a relu, or nothing."""
-    if isinstance(norm, nn.BatchNorm2d | ShiftNorm) and _here(norm, x, added):
+    """act(norm(x) + added); `added` and `act` are optional. With `added`, the only activation is relu."""
+    if isinstance(norm, nn.BatchNorm2d | ShiftNorm) and _has_kernel(norm, x, added):
         assert norm.momentum is not None
         y, mean, variance = cast(
             tuple[Tensor, Tensor, Tensor], _Normalize.apply(x, added, norm.weight, norm.bias, norm.eps, act)
@@ -53,8 +53,8 @@ def normalize(norm: nn.Module, x: Tensor, added: Tensor | None = None, act: str 
     return ACTIVATIONS[act](y) if act else y
 
 
-def _here(norm: nn.BatchNorm2d | ShiftNorm, x: Tensor, added: Tensor | None) -> bool:
-    """Whether native code can do it: a training step on a CPU, of what it knows."""
+def _has_kernel(norm: nn.BatchNorm2d | ShiftNorm, x: Tensor, added: Tensor | None) -> bool:
+    """Whether native code can compute this: a training step on a CPU, with supported dtypes and layout."""
     return (
         norm.training
         and torch.is_grad_enabled()

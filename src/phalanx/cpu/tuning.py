@@ -1,7 +1,7 @@
-"""Which forms of a convolution and its gradients are fastest here: timed once for each shape, and kept on disk.
+"""Time the algorithms of a convolution and its gradients, once for each shape, and cache the fastest on disk.
 
-All runs on a machine take the same ones from there, so that their results stay the same. Workers of a job take those of
-its first worker.
+All runs on a machine use the cached choice, so that their results stay the same. Workers of a job use the choice of the
+first worker.
 """
 
 import contextlib
@@ -14,58 +14,59 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from phalanx.atomic import write_text_atomically
 from phalanx.cpu.convolution import ConvAlgorithms, Shape, algorithms_for, gradients, output
 from phalanx.machine.cores import cpu_name
 from phalanx.native.build import cache_folder
 from phalanx.native.features import believed_level
 
-WORTH_FLOPS = 2e8  # of a micro-batch: below, a step is over before anything could be gained
-_GAIN = 0.9  # another form must take at most so much of the time, or noise would choose
+WORTH_FLOPS = 2e8  # per micro-batch: a smaller convolution has nothing to gain
+_GAIN = 0.9  # another algorithm must take at most this share of the time, so that noise does not decide
 _TRIES = 3
 
-_tuned: dict[str, float] = {}  # by key: seconds that this process spent on it
+_tuned: dict[str, float] = {}  # by key: seconds that this process spent on timing
 
 
 def choose_algorithms(
     x: Tensor,
     weight: Tensor,
     shape: Shape,
-    wish: ConvAlgorithms | None = None,
+    kept: ConvAlgorithms | None = None,
     *,
     native: bool = True,
     may_time: bool = True,
 ) -> ConvAlgorithms:
-    """For a convolution with such an input. The first process that asks on this machine finds out."""
+    """The algorithms for a convolution with this input: `kept` where possible, else the cached ones, else timed now."""
     possible = algorithms_for(weight, shape, native=native)
-    if wish is not None and _possible(list(wish), possible):
-        return wish
+    if kept is not None and _possible(list(kept), possible):
+        return kept
     size = _size(x, weight, shape)
     if not may_time or 2 * size.numel() * weight[0].numel() < WORTH_FLOPS:
         return _first(possible)
     key = _key(x, weight, shape) + ("" if native else ", no native code")
-    with torch.no_grad(), _kept() as kept:
-        if not _possible(kept.get(key), possible):  # new, or the file was changed, or there is no compiler any more
+    with torch.no_grad(), _cache() as cached:
+        if not _possible(cached.get(key), possible):  # new, or the file was edited, or the compiler was removed
             begin = time.perf_counter()
             grad = torch.zeros(size, dtype=x.dtype).contiguous(memory_format=torch.channels_last)
-            kept[key] = list(_fastest(possible, grad, x, weight, shape))
+            cached[key] = list(_fastest(possible, grad, x, weight, shape))
             _tuned[key] = time.perf_counter() - begin
-        return ConvAlgorithms(*kept[key])
+        return ConvAlgorithms(*cached[key])
 
 
-def told() -> str | None:
-    """What to tell the user after the first step, if anything was tried out in this process."""
+def report() -> str:
+    """What this process has timed since the last report, for the log; empty for nothing."""
     if not _tuned:
-        return None
-    text = f"tried out {len(_tuned)} convolutions in {sum(_tuned.values()):.1f} s; the choice is kept in {_path()}"
+        return ""
+    text = f"timed the algorithms of {len(_tuned)} convolutions in {sum(_tuned.values()):.1f} s; cached in {_path()}"
     _tuned.clear()
     return text
 
 
-def _possible(kept: object, algorithms: dict[str, list[str]]) -> bool:
+def _possible(chosen: object, algorithms: dict[str, list[str]]) -> bool:
     return (
-        isinstance(kept, list)
-        and len(kept) == len(algorithms)
-        and all(map(list.__contains__, algorithms.values(), kept))
+        isinstance(chosen, list)
+        and len(chosen) == len(algorithms)
+        and all(map(list.__contains__, algorithms.values(), chosen))
     )
 
 
@@ -74,13 +75,13 @@ def _first(possible: dict[str, list[str]]) -> ConvAlgorithms:
 
 
 def _size(x: Tensor, weight: Tensor, shape: Shape) -> torch.Size:
-    """Of the output."""
+    """Shape of the output."""
     sides = zip(x.shape[2:], shape.padding, weight.shape[2:], shape.stride, strict=True)
     return torch.Size((len(x), len(weight), *((long + 2 * pad - kernel) // by + 1 for long, pad, kernel, by in sides)))
 
 
 def _fastest(possible: dict[str, list[str]], grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> ConvAlgorithms:
-    """Output and each gradient by itself, since one does not depend on how the others are made."""
+    """Output and each gradient are timed separately: none depends on the algorithm of the others."""
     best = _first(possible)
     for which, ways in possible.items():
         if len(ways) == 1:
@@ -105,40 +106,38 @@ def _seconds(which: str, algorithms: ConvAlgorithms, grad: Tensor, x: Tensor, we
 
 
 def _key(x: Tensor, weight: Tensor, shape: Shape) -> str:
-    about = 2 ** (len(x).bit_length() - 1)  # batches of nearly the same size need not be told apart
+    about = 2 ** (len(x).bit_length() - 1)  # batches of nearly the same size share a choice
     sizes = f"{about}+ of {'x'.join(map(str, x.shape[1:]))} by {'x'.join(map(str, weight.shape))}"
     how = f"stride {shape.stride[0]},{shape.stride[1]} padding {shape.padding[0]},{shape.padding[1]}"
     return f"{sizes} {how} {str(x.dtype).removeprefix('torch.')} on {machine()}"
 
 
 def machine() -> str:
-    """Where a choice holds."""
+    """The machine that a choice is valid for."""
     level = believed_level()
     cpu = cpu_name() if level is None else f"{cpu_name()} as {level}"
     return f"{cpu}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 @contextlib.contextmanager
-def _kept() -> Iterator[dict[str, list[str]]]:
-    """What is known on this machine; what is added is kept. One process at a time: the others wait, and then know."""
+def _cache() -> Iterator[dict[str, list[str]]]:
+    """The choices cached on this machine; additions are saved. One process at a time: others wait, then find them."""
     try:
         _path().parent.mkdir(parents=True, exist_ok=True)
         lock = _path().with_suffix(".lock").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX)
-    except (OSError, RuntimeError):  # no folder to write to, no home, no locks there: everybody for himself
+    except (OSError, RuntimeError):  # no writable folder, no home, no locks: each process times for itself
         yield {}
         return
     with lock:
-        kept: dict[str, list[str]] = {}
+        cached: dict[str, list[str]] = {}
         with contextlib.suppress(OSError, ValueError, TypeError):
-            kept = dict(json.loads(_path().read_text(encoding="utf-8")))
-        before = dict(kept)
-        yield kept
-        if kept != before:
+            cached = dict(json.loads(_path().read_text(encoding="utf-8")))
+        before = dict(cached)
+        yield cached
+        if cached != before:
             with contextlib.suppress(OSError):  # a full disk costs the time again, and nothing else
-                aside = _path().with_suffix(".new")
-                aside.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-                aside.replace(_path())
+                write_text_atomically(_path(), json.dumps(cached, indent=1))
 
 
 def _path() -> Path:

@@ -1,4 +1,4 @@
-"""Winograd's form of 3×3 convolutions and their gradients: see native/winograd.c, whose functions these call."""
+"""Winograd's algorithm for 3×3 convolutions and their gradients, computed by native/winograd.c."""
 
 import ctypes
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from phalanx.native.build import load_library
 from phalanx.native.tensors import address, call
 
-_CHANNELS = 8  # come together in a vector
+_CHANNELS = 8  # per vector
 
 
 def fits(weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> bool:
-    """Whether such a convolution has this form here."""
+    """Whether this convolution can use Winograd's algorithm here."""
     return (
         weight.dtype == torch.float32
         and weight.device.type == "cpu"
@@ -25,13 +25,13 @@ def fits(weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> b
 
 
 def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
-    """As F.conv2d, for channels_last."""
+    """F.conv2d for channels_last tensors."""
     into, out, down, across = (weight.stride(each) for each in (1, 0, 2, 3))
     return _convolve(x, weight, (into, out, down, across), len(weight), padding, turned=False)
 
 
 def data_gradient(grad: Tensor, weight: Tensor, padding: int) -> Tensor:
-    """Of a convolution's input: its output's gradient, convolved with the weight turned around."""
+    """Gradient of a convolution's input: the output's gradient, convolved with the flipped weight."""
     return _convolve(grad, weight, weight.stride(), weight.shape[1], 2 - padding, turned=True)
 
 
@@ -53,7 +53,7 @@ def _convolve(x: Tensor, weight: Tensor, strides: tuple[int, ...], outer: int, p
 
 
 def weight_gradient(grad: Tensor, x: Tensor, padding: int) -> Tensor:
-    """Of a convolution's weight, channels_last."""
+    """Gradient of a convolution's weight, channels_last."""
     images, inner, height, width = x.shape
     outer = grad.shape[1]
     gradient = torch.empty(outer, 3, 3, inner, dtype=torch.float32)

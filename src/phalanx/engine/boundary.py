@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from phalanx.engine.state import LossScale, TrainState
-from phalanx.exchange.base import Elastic
+from phalanx.exchange.base import Recovery
 
 
 class Boundary:
@@ -16,8 +16,8 @@ class Boundary:
     position move only when it is made. So little is copied: the buffers, and residuals where there are any.
     """
 
-    def __init__(self, exchange: Elastic) -> None:
-        self.exchange = exchange
+    def __init__(self, recovery: Recovery) -> None:
+        self.recovery = recovery
         self._step = -1
         self._buffers: list[Tensor] = []
         self._loss_scale: LossScale | None = None
@@ -32,7 +32,7 @@ class Boundary:
             kept.copy_(buffer)
         self._loss_scale = copy(state.loss_scale)
         self._step = state.step
-        self.exchange.mark()
+        self.recovery.mark()
 
     @torch.no_grad()
     def restore(self, state: TrainState) -> None:
@@ -42,4 +42,4 @@ class Boundary:
         for kept, buffer in zip(self._buffers, state.model.buffers(), strict=True):
             buffer.copy_(kept)
         state.loss_scale = self._loss_scale
-        self.exchange.roll_back()
+        self.recovery.roll_back()

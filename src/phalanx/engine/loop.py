@@ -15,7 +15,7 @@ from phalanx.engine.evaluate import Interrupted
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, Measurements, train_step
 from phalanx.errors import UserError
-from phalanx.exchange.base import Exchange
+from phalanx.exchange.base import AsyncWorkerGroup, Exchange
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def train(
     except Interrupted:
         pass
     if state.step < plan.total_steps or plan.evaluation_due(state):
-        exchange.leave()
+        if isinstance(exchange.group, AsyncWorkerGroup):
+            exchange.group.leave()
         actions.save(state)
         return False
     return True

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phalanx.cpu.convolution import load_algorithms, saved_algorithms
+from phalanx import cpu
 from phalanx.data.base import Batch
 from phalanx.engine.totals import Totals
+
+ALGORITHMS = "forms"  # the key of the convolution algorithms in a checkpoint
 
 
 @dataclass
@@ -130,7 +132,7 @@ class TrainState:
             "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
             "train_s": self.train_s,
             "wall_s": self.wall_s,
-            "forms": saved_algorithms(self.model),
+            ALGORITHMS: cpu.state(self.model),
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
@@ -138,10 +140,10 @@ class TrainState:
         self.step, self.epoch, self.start = numbers["step"], numbers["epoch"], numbers["start"]
         self.epoch_totals = Totals(**numbers["epoch_totals"])
         self.interval = Totals(**numbers["interval"])
-        self.used = numbers.get("used", [])  # younger than the format
+        self.used = numbers.get("used", [])  # older checkpoints have none
         self.best = Best(**numbers["best"]) if numbers["best"] else None
         self.evaluated_step = numbers["evaluated_step"]
         if self.loss_scale is not None and numbers["loss_scale"]:
             self.loss_scale = LossScale(**numbers["loss_scale"])
         self.train_s, self.wall_s = numbers["train_s"], numbers["wall_s"]
-        load_algorithms(self.model, numbers.get("forms", {}))  # younger than the format
+        cpu.load(self.model, numbers.get(ALGORITHMS, {}))  # older checkpoints have none

@@ -79,28 +79,28 @@ def train_step(
     """
     begin = time.perf_counter()
     totals = Totals()
-    taken = [micro for micro in batch.micro if micro.count or exchange.syncs_inside]
+    taken = [micro for micro in batch.micro if micro.count or exchange.sync_bn]
     for micro in taken:
         if micro.count:
             totals.add(_gradients(state, batch, micro, exchange, engine, last=micro is taken[-1]))
         else:
             _take_part(micro, exchange, engine, last=micro is taken[-1])
     if not taken:
-        exchange.skip_step(engine.inputs.plain(batch.micro[0])[0])
+        exchange.gradients.skip_step(engine.inputs.plain(batch.micro[0])[0])
     finite = True
     if state.loss_scale is not None:
         finite = state.loss_scale.unscale([p.grad for p in state.model.parameters() if p.grad is not None])
     computed = time.perf_counter()
-    stop, numbers = exchange.sync_step(stopping(), totals.numbers())
+    stop, numbers = exchange.group.sync_step(stopping(), totals.numbers())
     samples, totals = totals.samples, Totals.of(numbers)
     met_s = time.perf_counter() - computed
     if not finite:
-        exchange.discard()
+        exchange.gradients.discard()
         return Measurements(
             totals, samples, stop, 0.0, None, batch.wait_s, computed - begin, met_s, update_s=0.0, skipped=True
         )
     norms = measure_norms(state.model) if engine.monitor and (state.step + 1) % engine.monitor == 0 else None
-    applied = exchange.apply(state.step)
+    applied = exchange.gradients.apply(state.step)
     if state.ema is not None:
         state.ema.update(state.model, state.step)
     return Measurements(
@@ -136,9 +136,9 @@ def _gradients(
     """Forward and backward of one micro-batch, weighted by its share of the step's samples."""
     _seed_dropout(engine.seed, state.step, micro.number)
     images, targets = engine.inputs.training(micro, batch.epoch, batch.start, state.step)
-    with exchange.accumulate(last):
+    with exchange.gradients.accumulate(last):
         with engine.settings.autocast():
-            logits = exchange.forward(images)
+            logits = exchange.gradients.forward(images)
             loss = classification_loss(logits, targets, engine.label_smoothing)
         # One transfer brings loss and counts to the host; the loss is needed there before the update anyway.
         value, hits1, hitsk = torch.stack(
@@ -156,9 +156,9 @@ def _gradients(
 def _take_part(micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool) -> None:
     """Go through a micro-batch without samples: others wait for this worker inside of the model."""
     images, _ = engine.inputs.plain(micro)
-    with exchange.accumulate(last):
+    with exchange.gradients.accumulate(last):
         with engine.settings.autocast():
-            logits = exchange.forward(images)
+            logits = exchange.gradients.forward(images)
         (logits.float().sum() * 0.0).backward()
 
 

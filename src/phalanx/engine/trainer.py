@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.schema import RunConfig
-from phalanx.cpu import tuning
-from phalanx.cpu.convolution import load_algorithms, saved_algorithms
 from phalanx.data.base import Batch, Framing, Source
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
@@ -91,15 +90,13 @@ class Trainer:
         """Sums, ticks, and the events that are due after a step."""
         state.interval.add(measurements.totals)
         state.epoch_totals.add(measurements.totals)
-        if self.exchange.lockstep:  # otherwise it is this worker's share only
+        if self.exchange.group.lockstep:  # otherwise it is this worker's share only
             state.note_used(batch)
         state.train_s += measurements.seconds
         self.times.add(measurements)
         self.run_times.add(measurements)
         self._bad_images(state, batch.bad)
         self.hear(state)
-        if (tuned := tuning.told()) is not None:
-            self.observer.emit(ev.Note(state.step, tuned))
         number = batch.start // self.plan.samples_per_step + 1
         if measurements.skipped:
             scale = state.loss_scale.scale if state.loss_scale else 0
@@ -170,13 +167,14 @@ class Trainer:
 
     def _each_rank(self, times: Times) -> list[dict[str, float]]:
         """Where each worker's time went, per step; empty where there is one worker, or no common step."""
-        share = self.exchange.share
-        if share.world == 1 or not self.exchange.lockstep:
+        group = self.exchange.group
+        share = group.share
+        if share.world == 1 or not group.lockstep:
             return []
         names = [f"{name}_s" for name in ev.TIMES]
         mine = [getattr(times, name) / times.steps for name in names] + [times.samples_per_s]
         blank = [0.0] * len(mine)
-        table = self.exchange.sum([x for rank in range(share.world) for x in (mine if rank == share.rank else blank)])
+        table = group.sum([x for rank in range(share.world) for x in (mine if rank == share.rank else blank)])
         rows = [table[n * len(mine) : (n + 1) * len(mine)] for n in range(share.world)]
         return [dict(zip((*names, "samples_per_s"), row, strict=True)) for row in rows]
 
@@ -198,6 +196,7 @@ class Trainer:
             state.evaluated_step = state.step
             return True
         begin = time.perf_counter()
+        group = self.exchange.group
         self._sync_buffers(state)
         done = 0
 
@@ -210,17 +209,17 @@ class Trainer:
         batches = evaluation_batches(
             self.validation,
             self.validation_framing,
-            self.config.eval.batch_size or self.plan.samples_per_step // self.exchange.share.parts,
-            self.exchange.share,
+            self.config.eval.batch_size or self.plan.samples_per_step // group.share.parts,
+            group.share,
             prefetch=self.config.data.prefetch,
             bad=self.validation_bad,
         )
         mine = evaluate(state.judged_model, batches, self.engine, watch=watch, stopping=self._interrupted)
-        totals = Totals.of(self.exchange.sum(mine.numbers()))
+        totals = Totals.of(group.sum(mine.numbers()))
         state.evaluated_step = state.step
         # The first worker decides: one that joined later does not know what was the best before.
-        better = self.exchange.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
-        best = self.exchange.sum([float(better)])[0] > 0
+        better = group.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
+        best = group.sum([float(better)])[0] > 0
         epoch = state.step / self.plan.steps_per_epoch
         if best:
             state.best = Best(totals.top1, totals.topk, state.step, epoch)
@@ -239,23 +238,23 @@ class Trainer:
         return best and self.config.checkpoint.keep_best
 
     def _sync_buffers(self, state: TrainState) -> None:
-        self.exchange.sync_buffers()
+        self.exchange.state.sync_buffers()
         if state.ema is not None:
             state.ema.copy_buffers(state.model)
-            load_algorithms(state.ema.model, saved_algorithms(state.model))
+            cpu.load(state.ema.model, cpu.state(state.model))
 
     def _interrupted(self) -> bool:
         """Workers that evaluate together must end together: only a single one may break off in the middle."""
-        return self.exchange.share.world == 1 and self.stopping()
+        return self.exchange.group.share.world == 1 and self.stopping()
 
     def save(self, state: TrainState) -> None:
         """A checkpoint of everything that the next step depends on."""
         begin = time.perf_counter()
         self._sync_buffers(state)
         _refuse_ruined(state.model, state.step)
-        optimizer, scalars = self.exchange.state()
-        residuals = self.exchange.residuals()
-        if self.exchange.share.rank > 0:
+        optimizer, scalars = self.exchange.state.optimizer_state()
+        residuals = self.exchange.residuals.residuals() if self.exchange.residuals is not None else {}
+        if self.exchange.group.share.rank > 0:
             return
         path = self._write(state, optimizer, scalars, residuals)
         if not self.config.eval.evaluator:  # which otherwise marks and removes: one process does
@@ -300,7 +299,7 @@ class Trainer:
         folder, step = self.folder.checkpoints, state.step
         if checkpoint.path_of(folder, step).is_dir() or not checkpoint.claim(folder, step):
             return f"step {step} is saved already"
-        rescued = boundary.exchange.rescue(step)
+        rescued = boundary.recovery.rescue(step)
         _refuse_ruined(state.model, step)
         self._write(state, rescued.optimizer, rescued.scalars, rescued.residuals)
         return f"step {step} was saved"

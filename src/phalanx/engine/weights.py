@@ -41,13 +41,15 @@ def restore(
     load_weights(state.model, loaded.tensors["model"], str(loaded.path))
     if state.ema is not None:
         load_weights(state.ema.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
-    exchange.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
-    exchange.load_residuals(loaded.tensors.get("residuals", {}))
+    exchange.state.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
+    if exchange.residuals is not None:  # otherwise nothing is compressed: less than a step's worth of gradient is lost
+        exchange.residuals.load(loaded.tensors.get("residuals", {}))
     state.restore(loaded.state["training"])
-    if exchange.share.rank > 0 and not exchange.lockstep:  # the sums are those of the worker that saved them
+    group = exchange.group
+    if group.share.rank > 0 and not group.lockstep:  # the sums are those of the worker that saved them
         state.epoch_totals, state.interval = Totals(), Totals()
     measured = False  # by the evaluator, which the checkpoint cannot know
-    if exchange.share.rank == 0:
+    if group.share.rank == 0:
         if at_step is None:
             warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
         else:

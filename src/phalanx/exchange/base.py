@@ -1,7 +1,7 @@
-"""The seam between a trainer and whatever turns its gradients into the next parameters."""
+"""What the engine asks of an update method: to exchange gradients, to act as one group of workers, to save state."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,67 +29,87 @@ class Applied:
     details: dict[str, Any] = field(default_factory=dict)  # such as staleness; goes into the step event
 
 
-class Exchange(Protocol):
-    """An update method. Its constructor gets the model, so that it can overlap with backward."""
-
-    share: Share  # which part of each step's samples belongs to this worker
-    joined_step: int | None  # the step to go on with, where this worker comes into a job that is running
-    syncs_inside: bool  # whether workers meet within each micro-batch, so that all take part with or without samples
-    lockstep: bool  # whether all workers take each step together, so that metrics can be summed step by step
+class GradientExchange(Protocol):
+    """The gradient path: gradients of all workers in, next parameters out."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """The model's answer, watched by whatever exchanges gradients during backward."""
+        """The model's output. Backward through it exchanges gradients."""
         ...
 
     def accumulate(self, last: bool) -> AbstractContextManager[Any]:
-        """Around forward and backward of one micro-batch; `last` of the step, so gradients may leave."""
+        """Around forward and backward of one micro-batch. After the `last` one of a step gradients may leave."""
         ...
 
     def skip_step(self, images: Tensor) -> None:
-        """Instead of `gathering`, where a step has no samples for this worker; `images` has 0 rows."""
+        """Instead of forward and backward, where this worker has no samples in a step; `images` has 0 rows."""
         ...
 
     def apply(self, step: int) -> Applied:
-        """Gradients in, next parameters out, gradients cleared."""
+        """Update the parameters with the gradients of all workers, and clear the gradients."""
         ...
 
     def discard(self) -> None:
-        """Drop the gradients of a step that is not to be applied."""
+        """Drop the gradients of a step that must not be applied."""
         ...
+
+
+class WorkerGroup(Protocol):
+    """The workers of a job, as one of them sees them."""
+
+    share: Share  # this worker's rank, the number of workers, and this worker's part of each step's samples
+    lockstep: bool  # whether all workers take each step together, so that metrics can be summed step by step
 
     def sum(self, counts: list[float]) -> list[float]:
         """Add counts over all workers."""
         ...
 
-    def sync_step(self, wish: bool, counts: list[float]) -> tuple[bool, list[float]]:
-        """Once a step, before `apply`: whether any worker wishes to stop, and the step's counts over all workers.
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of a one-dimensional tensor over all workers. `values` may be overwritten."""
+        ...
 
-        Workers in lockstep get the same answer, so that all stop after the same step. To others their own comes back.
+    def sync_step(self, stop: bool, counts: list[float]) -> tuple[bool, list[float]]:
+        """Once a step, before `apply`: whether any worker wants to stop, and the step's counts over all workers.
+
+        In lockstep all workers get the same result, so that all stop after the same step. Otherwise each worker gets
+        back what it gave.
         """
         ...
 
+
+@runtime_checkable
+class AsyncWorkerGroup(WorkerGroup, Protocol):
+    """Workers that are not in lockstep: each may stop after another step."""
+
     def leave(self) -> None:
-        """No further step is made here, wherever the others stand; what this worker has is saved yet."""
+        """This worker makes no further step. It still takes part in the last checkpoint."""
         ...
+
+
+class ExchangeState(Protocol):
+    """What evaluation and checkpoints need: current weights and buffers, and the optimizer's state."""
 
     def sync_buffers(self) -> None:
-        """Before evaluation and checkpoints: parameters current, batch-norm statistics averaged over workers."""
+        """Make the parameters current, and average batch-norm statistics over all workers. All workers call this."""
         ...
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The optimizer's state, whole, wherever it lives."""
+    def optimizer_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The whole optimizer state: tensors and scalars. All workers call this; rank 0 gets it."""
         ...
 
-    def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None: ...
+    def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
+        """Continue with a saved optimizer state."""
+        ...
+
+
+class ResidualState(Protocol):
+    """What compression has held back so far and still has to send."""
 
     def residuals(self) -> dict[str, Tensor]:
-        """What compression still owes, as `RANK/parameter`: of all workers on rank 0, anything elsewhere."""
+        """Residuals as `RANK/parameter`. All workers call this; rank 0 gets those of all workers."""
         ...
 
-    def load_residuals(self, tensors: Mapping[str, Tensor]) -> None: ...
-
-    def close(self) -> None:
-        """Take leave of the other workers."""
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Continue with saved residuals, of any number of workers."""
         ...
 
 
@@ -102,18 +122,35 @@ class Rescued:
     residuals: dict[str, Tensor]  # this worker's own
 
 
-@runtime_checkable
-class Elastic(Protocol):
-    """What an exchange can do beside, where other workers may be lost: go back to the last step boundary."""
+class Recovery(Protocol):
+    """Goes back to the last step boundary after another worker was lost."""
 
     def mark(self) -> None:
-        """Before a step: remember what it changes before its update is made."""
+        """Before a step: remember what the step changes before its update is made."""
         ...
 
     def roll_back(self) -> None:
-        """Undo what a failed step has changed since `mark`. Its gradients are dropped."""
+        """Undo what a failed step has changed since `mark`, and drop its gradients."""
         ...
 
     def rescue(self, step: int) -> Rescued:
-        """The state before step `step`, without the others. Raises LostWorker where it cannot be had."""
+        """The state before step `step`, without the other workers. Raises LostWorker where that is not possible."""
         ...
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """An update method, ready to use: one part for each thing that the engine asks for."""
+
+    gradients: GradientExchange
+    group: WorkerGroup
+    state: ExchangeState
+    residuals: ResidualState | None = None  # where gradients are compressed
+    recovery: Recovery | None = None  # where the survivors of a lost worker can save the last completed step
+    joined_step: int | None = None  # the step to continue with, where this worker joins a running job
+    sync_bn: bool = False  # whether all workers take part in every micro-batch, with or without samples
+    connections: ExitStack = field(default_factory=ExitStack)  # to the other processes of the job
+
+    def close(self) -> None:
+        """Disconnect from the other processes of the job."""
+        self.connections.close()

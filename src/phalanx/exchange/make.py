@@ -8,7 +8,7 @@ from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.compress.spec import parse_compression
-from phalanx.exchange.local import LocalExchange
+from phalanx.exchange.local import local_exchange
 from phalanx.exchange.rendezvous import Rendezvous, StoreRendezvous
 from phalanx.machine.settings import Settings
 from phalanx.models.params import no_decay_names
@@ -26,11 +26,11 @@ def make_exchange(
     half = settings.dtype == torch.float16
     _refuse_misfits(config, settings, half)
     if method == "pserver":
-        from phalanx.exchange.pserver.client import PserverExchange
+        from phalanx.exchange.pserver.exchange import pserver_exchange
         from phalanx.exchange.pserver.gather import ServerRendezvous
 
         assert isinstance(rendezvous, ServerRendezvous)
-        return PserverExchange(
+        return pserver_exchange(
             model,
             no_decay_names(model),
             config.optim,
@@ -40,20 +40,21 @@ def make_exchange(
             micro_batches=micro_batches,
             overlap=not half,
             elastic=role.elastic,
-            peers=rendezvous.servers,
+            watch=rendezvous.watch,
         )
     named = {name: param for name, param in model.named_parameters() if param.requires_grad}
     update = Update(named, no_decay_names(model), config.optim, schedule)
     if method == "local":
-        return LocalExchange(model, update, accumulate=accumulate, micro_batches=micro_batches, clip_norm=clip_norm)
-    from phalanx.exchange.collective import CollectiveExchange, join_group
-    from phalanx.exchange.sync_norm import synchronise
+        return local_exchange(model, update, accumulate=accumulate, micro_batches=micro_batches, clip_norm=clip_norm)
+    from phalanx.exchange.collective.exchange import collective_exchange
+    from phalanx.exchange.collective.group import join_group
+    from phalanx.exchange.collective.sync_norm import synchronise
 
     assert isinstance(rendezvous, StoreRendezvous)
     peers = join_group(rendezvous, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
         synchronise(model, settings.device)
-    return CollectiveExchange(
+    return collective_exchange(
         model,
         update,
         role,
@@ -61,7 +62,7 @@ def make_exchange(
         micro_batches=micro_batches,
         clip_norm=clip_norm,
         compression=compress,
-        syncs_inside=config.exchange.sync_bn,
+        sync_bn=config.exchange.sync_bn,
         peers=peers,
     )
 

@@ -11,8 +11,8 @@ from typing import Protocol
 from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
-from phalanx.exchange.connectivity import open_store, trainer_of
-from phalanx.exchange.peer_watch import PeerWatch
+from phalanx.exchange.collective.connectivity import open_store, trainer_of
+from phalanx.exchange.collective.peer_watch import PeerWatch
 from phalanx.net.waiting import gather
 
 _LOOK_S = 0.02  # between looks at who has heard
@@ -26,8 +26,8 @@ class Rendezvous(Protocol):
         ...
 
 
-class SingleWorker:
-    """One worker, which has nobody to ask."""
+class LocalRendezvous:
+    """The rendezvous of a job with one worker."""
 
     def gather(self, topic: str, text: str) -> list[str]:
         return [text]
@@ -96,4 +96,4 @@ def make_rendezvous(exchange: ExchangeConfig, role: Role) -> Rendezvous:
         from phalanx.exchange.pserver.gather import ServerRendezvous
 
         return ServerRendezvous(role, exchange.timeout_s, watch_servers(role, exchange))
-    return SingleWorker()
+    return LocalRendezvous()

@@ -11,7 +11,7 @@ from typing import Any
 from phalanx.errors import UserError
 from phalanx.launch.agent import RECORD
 from phalanx.machine.processes import start_time
-from phalanx.runs.folder import RUNS, write_whole
+from phalanx.runs.folder import RUNS, write_run_file
 
 ASKED = "phalanx stop"  # the cause of a job's end that a person asked for
 
@@ -54,7 +54,7 @@ class JobRecord:
     roles: list[RoleRecord] = field(default_factory=list)
 
     def write(self) -> None:
-        write_whole(Path(self.run) / RECORD, json.dumps(self.told(), indent=1) + "\n")
+        write_run_file(Path(self.run) / RECORD, json.dumps(self.told(), indent=1) + "\n")
 
     def told(self) -> dict[str, Any]:
         return asdict(self)

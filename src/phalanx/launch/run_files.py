@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
+from phalanx.atomic import PART, sync
 from phalanx.errors import UserError
 from phalanx.runs.checkpoint import FOLDER, MANIFEST, latest_path, path_of, verify
 from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
@@ -79,15 +80,20 @@ def read_piece(run: Path, name: str, offset: int) -> str | None:
 
 
 def write_piece(run: Path, name: str, offset: int, piece: str) -> None:
-    """Take a piece of a file; the last one is empty and moves it into place. A file that has grown is replaced."""
+    """Take a piece of a file; the last one is empty and moves it into place. A file that has grown is replaced.
+
+    A piece arrives with each message, so the unfinished file has a name that the next call finds, and not a random one
+    as in `write_atomically`.
+    """
     path = run / name
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{PART}")
     if offset == 0:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(b"")
+        part.write_bytes(b"")
     content = base64.b64decode(piece)
     if content:
-        with aside.open("ab") as file:
+        with part.open("ab") as file:
             file.write(content)
     else:
-        aside.rename(path)
+        sync(part)
+        part.rename(path)

@@ -9,19 +9,19 @@ from phalanx.migrate.table import Example, Group, Row, Scope, System, systems
 HEAD = """\
 # From your system to Phalanx
 
-What you typed there, and what to type here, for the five systems that Phalanx follows. Each row is tried by the tests:
-flags are parsed, settings resolved, variables read, examples run. `python -m phalanx.migrate > docs/migrate.md` writes
-this page from the table in `src/phalanx/migrate/`.
+Flags, configuration keys and variables of five other systems, and what to write instead. Tests check each row:
+they parse flags, resolve settings, read variables and run examples. `python -m phalanx.migrate > docs/migrate.md`
+writes this page from the table in `src/phalanx/migrate/`.
 
-You need not read it to begin: type the command as you know it, and what is spelled differently is told.
+You need not read it to begin. Type the command as you know it, and the error names the new flags:
 
     $ phalanx train --network resnet --num-layers 50 --gc-type 2bit
     error: there is no --network, --num-layers, --gc-type
       why: MXNet spells them so
       try: --model resnet model.options.num_layers=50 --compress 2bit (see docs/migrate.md)
 
-Settings (`optim.lr=0.1`) stand among the flags of `phalanx train`, or in a recipe's file. *Not needed* means that
-nobody has to say it any more; *not there* that Phalanx has nothing like it.
+Write settings (`optim.lr=0.1`) among the flags of `phalanx train`, or in a recipe. *Not needed* means that you can
+leave it out; *not there* means that Phalanx has nothing like it.
 """
 ON_TOP: dict[Scope, tuple[str, str]] = {
     "train": ("there", "`phalanx train`"),

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from phalanx.atomic import write_atomically
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError
 from phalanx.migrate.model_names import SHORT_NAMES
@@ -121,9 +122,7 @@ def _read(path: Path) -> dict[str, ModelCost]:
 
 
 def _write(path: Path, known: dict[str, ModelCost]) -> None:
-    """Write aside, then move, so that another process never reads half a file. No cache is no error."""
-    aside = path.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
+    with suppress(OSError):  # without a cache, the next listing takes the time again
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(CACHE.dump_json(known, indent=1))
-        aside.replace(path)
+        with write_atomically(path) as file:
+            file.write(CACHE.dump_json(known, indent=1))

@@ -2,7 +2,8 @@
 
 A library is kept in the user's cache folder under a name made of its source and the headers here, its compiler and
 flags, and the CPU it was compiled for: an edited source or another machine with the same home folder gets its own.
-Several processes may start at once: each compiles aside and renames, and the last one wins with the same content.
+Several processes may start at once: each compiles in a folder of its own and renames the library to its name in the
+cache. The last one wins, with the same content.
 """
 
 import ctypes
@@ -17,6 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.atomic import sync
 from phalanx.native.features import compiler_architecture
 
 # Without trapping math the compiler may compare eight floats at once; without contraction a product and a sum round
@@ -137,12 +139,13 @@ def _cpu() -> str:
 
 def _build(source: Path, command: list[str], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=target.parent) as aside:
-        compiled, made = Path(aside) / "compiled.o", Path(aside) / target.name
+    # The linker writes the library by its name, so this is a folder and a rename rather than `write_atomically`.
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        compiled, linked = Path(folder) / "compiled.o", Path(folder) / target.name
         try:
             for step in (
                 [*command, "-c", str(source), "-o", str(compiled)],
-                [*_compiler(source.suffix), "-shared", str(compiled), "-o", str(made), *LIBRARIES],
+                [*_compiler(source.suffix), "-shared", str(compiled), "-o", str(linked), *LIBRARIES],
             ):
                 subprocess.run(step, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
         except FileNotFoundError:
@@ -152,4 +155,5 @@ def _build(source: Path, command: list[str], target: Path) -> None:
         except subprocess.CalledProcessError as error:
             complaint = error.stderr.strip().splitlines() or ["no message"]
             raise _NotBuilt(f"{command[0]} refused {source.name}: {complaint[-1]}") from None
-        made.replace(target)
+        sync(linked)
+        linked.replace(target)

@@ -1,12 +1,12 @@
 """The confusion matrix as a picture: numbers in the cells of few classes, the worst confusions beside many."""
 
-import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phalanx.atomic import write_atomically
 from phalanx.errors import UserError
 from phalanx.observe.confusion import Answers
 
@@ -34,12 +34,10 @@ def draw_confusion(answers: Answers, title: str, out: Path) -> None:
     axes.set_title(title, fontsize=11, parse_math=False)
     if beside:
         _list_confusions(beside[0], answers)
-    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), write_atomically(out) as file:
             warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks shows as boxes
-            figure.savefig(aside, format=out.suffix.lstrip("."), bbox_inches="tight")
-        aside.rename(out)
+            figure.savefig(file, format=out.suffix.lstrip("."), bbox_inches="tight")
     except OSError as error:
         raise UserError(f"{out} cannot be written", why=error.strerror or str(error), remedy="another --out") from error
 

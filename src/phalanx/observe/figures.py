@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from phalanx.atomic import write_atomically
 from phalanx.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def save_figure(figure: "Figure", *outs: Path) -> None:
     for out in outs:
         refuse_other_endings(out)
         try:
-            figure.savefig(out)
+            with write_atomically(out) as file:
+                figure.savefig(file, format=out.suffix.lstrip("."))
         except OSError as error:
             raise UserError(
                 f"{out} cannot be written", why=error.strerror or str(error), remedy="choose another place"

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.atomic import write_atomically
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.data.service.client import full_address
@@ -52,15 +53,11 @@ def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | 
 
 def own_key(file: Path) -> str:
     """The key in a file, which is made with a new one, for its owner's eyes only, where there is none."""
-    aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         if not file.exists():
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            os.write(descriptor, secrets.token_hex(32).encode() + b"\n")
-            os.close(descriptor)
-            with suppress(FileExistsError):  # another server was faster: its key is the key
-                os.link(aside, file)
-            aside.unlink()
+            # Where another server is faster, its key stays.
+            with suppress(FileExistsError), write_atomically(file, mode=0o600, overwrite=False) as out:
+                out.write(secrets.token_hex(32).encode() + b"\n")
     except OSError as error:
         raise UserError(
             f"the key file {file} cannot be made",

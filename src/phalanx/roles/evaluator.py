@@ -14,11 +14,10 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.batch import samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
-from phalanx.cpu.convolution import load_algorithms
-from phalanx.cpu.prepare import prepare
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.base import Batch
 from phalanx.data.pipeline import evaluation_batches
@@ -28,6 +27,7 @@ from phalanx.engine.evaluate import Interrupted, evaluate
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import StepPlan, make_plan
 from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.state import ALGORITHMS
 from phalanx.engine.step import Engine
 from phalanx.engine.views import views_of
 from phalanx.engine.weights import load_weights
@@ -104,7 +104,7 @@ def _make_judge(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, A
         image_size=spec.image_size,
     )
     model.to(settings.device).to(memory_format=settings.memory_format)
-    prepare(model, settings.fast_path, to_train=False)
+    cpu.prepare(model, settings.fast_path, to_train=False)
     inputs = Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed)
     k = config.eval.k(len(spec.classes))
     smoothing, seed = config.loss.label_smoothing, config.train.seed
@@ -176,7 +176,7 @@ class Evaluator:
         begin = time.perf_counter()
         load_weights(judge.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
         training = loaded.state["training"]
-        load_algorithms(judge.model, training.get("forms", {}))
+        cpu.load(judge.model, training.get(ALGORITHMS, {}))
         step = int(training["step"])
 
         def watch(batch: Batch, logits: Tensor) -> None:

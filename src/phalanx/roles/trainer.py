@@ -13,12 +13,11 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor, nn
 
+from phalanx import cpu
 from phalanx.config.batch import samples_per_step
 from phalanx.config.patterns import refuse_unmatched
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
-from phalanx.cpu.convolution import forget_algorithms
-from phalanx.cpu.prepare import prepare
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.augment.mixing import to_input
 from phalanx.data.base import Source
@@ -41,7 +40,7 @@ from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.engine.weights import initialize_from, restore
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
-from phalanx.exchange.base import Elastic, LostWorker
+from phalanx.exchange.base import LostWorker
 from phalanx.exchange.make import make_exchange
 from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
 from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
@@ -140,8 +139,8 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
             evaluator=config.eval.evaluator,
         )
     if not keeps_algorithms:
-        forget_algorithms(model)
-    algorithms = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
+        cpu.forget(model)
+    algorithm_notes = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
     folder = request.resume or _folder(request, role)
     if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
@@ -167,7 +166,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
             **tell_sizes(sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
-        notes=[*splits.notes, *job_settings.notes, *([algorithms] if algorithms else [])],
+        notes=[*splits.notes, *job_settings.notes, *algorithm_notes],
     )
     rows = header_rows(start, config, folder, role)
     for console in consoles:
@@ -216,8 +215,8 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         last_eval=last_eval,
     )
     boundary = None
-    if role.elastic and exchange.lockstep and isinstance(exchange, Elastic):
-        boundary = Boundary(exchange)
+    if role.elastic and exchange.recovery is not None:
+        boundary = Boundary(exchange.recovery)
     with stop:
         try:
             if boundary is not None and request.resume is None:
@@ -280,7 +279,7 @@ def _model(config: RunConfig, spec: ModelSpec, settings: Settings, sizes: Sizes)
     refuse_unseen_sizes(model, sizes, config.model.name, spec.channels)
     if settings.compile:
         model.compile()
-    prepare(model, settings.fast_path, to_train=True)
+    cpu.prepare(model, settings.fast_path, to_train=True)
     return model
 
 

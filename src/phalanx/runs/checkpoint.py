@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors and JSON, written aside and renamed, with a SHA-256 manifest. Never pickle.
+"""Checkpoints: safetensors and JSON with a SHA-256 manifest, written as one folder atomically. Never pickle.
 
 checkpoints/step-00001200/   model.safetensors  optimizer.safetensors  [ema.safetensors]  state.json  manifest.json
 checkpoints/best.json        which step is the best, so that it is kept
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from phalanx.atomic import sync, write_text_atomically
 from phalanx.errors import UserError
 
 if TYPE_CHECKING:  # a checkpoint that is not there is refused without waiting for torch
@@ -38,7 +39,10 @@ class Loaded:
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
-    """Write a checkpoint. Until the last rename nothing of it counts, and nothing that was there is touched."""
+    """Write a checkpoint. It is a folder that is renamed as a whole: files of two saves never mix.
+
+    Until that rename, nothing of it counts, and nothing that was there is touched.
+    """
     final = path_of(folder, step)
     aside = folder / f".{final.name}.{_owner()}.tmp"
     try:
@@ -47,7 +51,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], s
         aside.mkdir()
         _write(aside, tensors, state)
         _put_in_place(aside, final)
-        _sync(folder)
+        sync(folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
         raise unwritable(folder, step, error) from error
@@ -108,8 +112,8 @@ def _write(aside: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapp
     manifest = {name: {"bytes": (aside / name).stat().st_size, "sha256": _digest(aside / name)} for name in names}
     (aside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     for entry in aside.iterdir():
-        _sync(entry)
-    _sync(aside)
+        sync(entry)
+    sync(aside)
 
 
 def _storable(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -123,14 +127,6 @@ def _storable(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         seen.add(plain.data_ptr())
         storable[name] = plain
     return storable
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _digest(path: Path) -> str:
@@ -182,9 +178,14 @@ def latest_path(folder: Path) -> Path | None:
 
 def mark_best(folder: Path, step: int, top1: float) -> None:
     """Remember which checkpoint is the best; `prune` keeps it."""
-    aside = folder / f".{BEST}.tmp"
-    aside.write_text(json.dumps({"step": step, "top1": top1}), encoding="utf-8")
-    aside.rename(folder / BEST)
+    try:
+        write_text_atomically(folder / BEST, json.dumps({"step": step, "top1": top1}))
+    except OSError as error:
+        raise UserError(
+            f"{folder / BEST} cannot be written",
+            why=error.strerror or str(error),
+            remedy="make room or mend the permissions; checkpoints already saved are valid",
+        ) from error
 
 
 def best_path(folder: Path) -> Path | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from phalanx.atomic import write_text_atomically
 from phalanx.config.resolve import Layer, Resolved
 from phalanx.config.text import read_yaml
 from phalanx.errors import UserError
@@ -53,10 +54,10 @@ class RunFolder:
 
     def write_config(self, resolved: Resolved) -> None:
         """The resolved configuration, as a recipe that can be run again."""
-        write_whole(self.config, config_text(resolved))
+        write_run_file(self.config, config_text(resolved))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        write_whole(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        write_run_file(self.summary, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
 
     def layer(self) -> Layer:
         """The configuration that this run was started with."""
@@ -128,12 +129,10 @@ def find_run(place: Path | None) -> RunFolder:
     return RunFolder(max(runs, key=lambda run: (run / EVENTS_FILE).stat().st_mtime))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file aside and rename it: a reader sees the old one or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write_run_file(path: Path, text: str) -> None:
+    """Write a text file of a run's folder atomically."""
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.rename(path)
+        write_text_atomically(path, text)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written",

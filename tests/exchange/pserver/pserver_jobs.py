@@ -21,9 +21,9 @@ from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share, Work, epoch_work
 from phalanx.errors import UserError
-from phalanx.exchange.base import Applied, Exchange
-from phalanx.exchange.local import LocalExchange
-from phalanx.exchange.pserver.client import PserverExchange
+from phalanx.exchange.base import Applied, AsyncWorkerGroup, Exchange
+from phalanx.exchange.local import local_exchange
+from phalanx.exchange.pserver.exchange import pserver_exchange
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.slices import Slice
 from phalanx.exchange.pserver.wire import Header, MessageKind
@@ -104,27 +104,27 @@ def train_step(exchange: Exchange, each: Work, step: int, images: Tensor, labels
     filled = [indices for _, indices in each.micro if len(indices)]
     for indices in filled:
         chosen = torch.from_numpy(indices)
-        with exchange.accumulate(last=indices is filled[-1]):
-            loss = F.cross_entropy(exchange.forward(images[chosen]), labels[chosen])
+        with exchange.gradients.accumulate(last=indices is filled[-1]):
+            loss = F.cross_entropy(exchange.gradients.forward(images[chosen]), labels[chosen])
             (loss * (len(chosen) / each.total)).backward()
     if not filled:
-        exchange.skip_step(images[:0])
-    return exchange.apply(step)
+        exchange.gradients.skip_step(images[:0])
+    return exchange.gradients.apply(step)
 
 
-def local(steps: int, settings: tuple[str, ...] = SGD, accumulate: int = 1) -> tuple[nn.Module, LocalExchange]:
+def local(steps: int, settings: tuple[str, ...] = SGD, accumulate: int = 1) -> tuple[nn.Module, Exchange]:
     """The same training in one process."""
     torch.set_num_threads(1)
     net, config = model(), optim(*settings)
     update = Update(dict(net.named_parameters()), no_decay_names(net), config, SCHEDULE)
-    exchange = LocalExchange(net, update, accumulate=accumulate, clip_norm=None)
+    exchange = local_exchange(net, update, accumulate=accumulate, clip_norm=None)
     data = samples()
-    for step, each in work(exchange.share, 0, steps):
+    for step, each in work(exchange.group.share, 0, steps):
         train_step(exchange, each, step, *data)
     return net, exchange
 
 
-def exchange_of(task: Task, net: nn.Module) -> PserverExchange:
+def exchange_of(task: Task, net: nn.Module) -> Exchange:
     config = ExchangeConfig(
         method="pserver",
         workers=task.role.world,
@@ -136,7 +136,7 @@ def exchange_of(task: Task, net: nn.Module) -> PserverExchange:
         compress_pull=task.compress_pull,
     )
     settings = optim(*task.optim, f"accumulate={task.accumulate}")
-    return PserverExchange(net, no_decay_names(net), settings, SCHEDULE, config, task.role)
+    return pserver_exchange(net, no_decay_names(net), settings, SCHEDULE, config, task.role)
 
 
 def worker(task: Task) -> None:
@@ -152,13 +152,13 @@ def worker(task: Task) -> None:
         exchange = exchange_of(task, net)
         if task.load is not None:
             net.load_state_dict(load_file(task.load[0]))
-            exchange.load(load_file(task.load[1]), task.load[2])
+            exchange.state.load(load_file(task.load[1]), task.load[2])
         start = exchange.joined_step or task.start
         told.write(json.dumps({"joined": exchange.joined_step, "pid": os.getpid()}) + "\n")
         data = samples()
-        for step, each in work(exchange.share, start, task.steps):
+        for step, each in work(exchange.group.share, start, task.steps):
             if step == task.settles_at:
-                exchange.sync_buffers()
+                exchange.state.sync_buffers()
             applied = train_step(exchange, each, step, *data)
             line = {
                 "step": step,
@@ -170,11 +170,13 @@ def worker(task: Task) -> None:
             time.sleep(task.pause_s)
             ctypes.PyDLL(None).usleep(int(1e6 * task.hold_s))
         if task.leaves:
-            exchange.leave()
-        exchange.sync_buffers()
-        tensors, scalars = exchange.state()
-        owed = {name: float(value.abs().sum()) for name, value in exchange.residuals().items()}
-        counted = exchange.sum([1.0, float(task.role.rank)])
+            assert isinstance(exchange.group, AsyncWorkerGroup)
+            exchange.group.leave()
+        exchange.state.sync_buffers()
+        tensors, scalars = exchange.state.optimizer_state()
+        residuals = exchange.residuals.residuals() if exchange.residuals is not None else {}
+        owed = {name: float(value.abs().sum()) for name, value in residuals.items()}
+        counted = exchange.group.sum([1.0, float(task.role.rank)])
         exchange.close()
     except UserError as error:
         told.write(json.dumps({"error": str(error)}) + "\n")
@@ -195,7 +197,7 @@ def _send_twice() -> None:
     Link.send_slice = send_slice  # type: ignore[method-assign]
 
 
-preload("torch._dynamo", "phalanx.exchange.pserver.client", "phalanx.roles.server", "safetensors.torch")
+preload("torch._dynamo", "phalanx.exchange.pserver.exchange", "phalanx.roles.server", "safetensors.torch")
 
 
 @dataclass

@@ -105,7 +105,7 @@ def test_a_worker_killed_while_others_are_waited_for_is_named(job: JobOfProcesse
 
         def missing() -> int:
             with pytest.raises(LostWorker) as caught:
-                ServerRendezvous(job.role("trainer", 0), 1, mine.servers).gather("first", "0")
+                ServerRendezvous(job.role("trainer", 0), 1, mine.watch).gather("first", "0")
             return int(caught.value.what.split()[0])
 
         until(lambda: missing() == 68, 60)
@@ -133,8 +133,8 @@ def test_a_worker_killed_between_two_gatherings_is_named(job: JobOfProcesses, vi
 @pytest.mark.parametrize("job", [(1, 3, "tcp", SILENCE_S)], indirect=True)
 def test_who_has_not_joined_hears_of_a_loss_from_the_server(job: JobOfProcesses) -> None:
     with rendezvous(job.role("trainer", 2)) as mine:
-        assert mine.servers is not None
-        mine.servers.await_all(60)
+        assert mine.watch is not None
+        mine.watch.await_all(60)
         for rank in (0, 1):
             job.start_worker(rank, remote=True, timeout_s=LONG)
         until(lambda: all(any("joined" in line for line in job.lines(f"trainer-{rank}")) for rank in (0, 1)), 60)

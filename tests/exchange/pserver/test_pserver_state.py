@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from phalanx.exchange.local import LocalExchange
+from phalanx.exchange.local import local_exchange
 from phalanx.models.params import no_decay_names
 from phalanx.optim.update import Update
 from tests.exchange.pserver.pserver_jobs import (
@@ -40,15 +40,15 @@ def test_three_servers_then_local_then_two_servers_equals_uninterrupted(
         net = model()
         net.load_state_dict(first.weights())
         update = Update(dict(net.named_parameters()), no_decay_names(net), optim(*settings), SCHEDULE)
-        exchange = LocalExchange(net, update, accumulate=1, clip_norm=None)
-        exchange.load(*first.state())
+        exchange = local_exchange(net, update, accumulate=1, clip_norm=None)
+        exchange.state.load(*first.state())
         data = samples()
-        for step, each in work(exchange.share, 10, 20):
+        for step, each in work(exchange.group.share, 10, 20):
             train_step(exchange, each, step, *data)
 
         second.folder.mkdir()
         weights, state = second.folder / "weights", second.folder / "state"
-        tensors, scalars = exchange.state()
+        tensors, scalars = exchange.state.optimizer_state()
         save_file({key: value.contiguous() for key, value in net.state_dict().items()}, weights)
         save_file({key: value.contiguous() for key, value in tensors.items()}, state)
         second.start_servers()

@@ -8,6 +8,7 @@ import pytest
 import torch
 import zmq
 
+from phalanx.exchange.pserver.gradients import PserverGradients
 from phalanx.exchange.pserver.wire import Header, MessageKind, Seal
 from phalanx.net.seal import Refused, as_json, from_json
 from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, Task, exchange_of, local, model, until
@@ -59,7 +60,8 @@ def test_strangers_are_refused_and_training_is_unharmed(job: JobOfProcesses) -> 
 def test_a_member_with_broken_messages_is_refused_too(job: JobOfProcesses) -> None:
     job.start_worker(0, mode="async", steps=30, pause_s=0.02)
     bad = exchange_of(Task(job.role("trainer", 1), job.folder / "bad", mode="async"), model())
-    link = bad._servers.links[0]
+    assert isinstance(bad.gradients, PserverGradients)
+    link = bad.gradients.servers.links[0]
     push = Header(MessageKind.PUSH, 1, link.incarnation, 1, 0, slice=0, present=1, length=64)
     link.send(replace(push, slice=999))
     link.send(push)  # a slice has another length

@@ -42,7 +42,7 @@ def test_one_worker_equals_local_training_bit_for_bit(job: JobOfProcesses) -> No
     net, exchange = local(50)
     job.join()
     assert_equal(job.weights(), net)
-    tensors, scalars = exchange.state()
+    tensors, scalars = exchange.state.optimizer_state()
     saved, told = job.state()
     assert saved.keys() == tensors.keys()
     assert all(torch.equal(saved[name], tensors[name]) for name in tensors)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from phalanx.atomic import PART
 from phalanx.data.pack.manifest import CLASSES, MANIFEST, Manifest, load_manifest
-from phalanx.data.pack.whole import PART
 from phalanx.errors import UserError
 
 OURS = re.compile(rf"(?:{MANIFEST}|{CLASSES}|(?:train|val)-\d{{5,}}\.(?:tar|rec|idx|lst|raw))(?:{re.escape(PART)})?")

@@ -1,6 +1,6 @@
 """The packing job: splits into shards, in the source's order, the same bytes for any number of threads.
 
-A shard counts when pack.json names it, which is after it was written aside, synced and renamed. So a job that died at
+A shard counts when pack.json names it, which is after it was written atomically. So a job that died at
 any moment goes on after its last whole shard, and what lies there half-written is never taken for data.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from phalanx.atomic import write_text_atomically
 from phalanx.config.schema import DataConfig
 from phalanx.data.decode.images import BadImage
 from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
@@ -18,7 +19,6 @@ from phalanx.data.pack.fingerprint import fingerprint
 from phalanx.data.pack.images import Treatment, smaller_size
 from phalanx.data.pack.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.data.pack.packing import Packing, packing
-from phalanx.data.pack.whole import sync_folder, write_file
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.errors import UserError
@@ -82,7 +82,7 @@ class _Job:
             self._mend(part, bad)
             self._go_on(part, bad)
         if not self.manifest.finished:
-            write_file(self.folder / CLASSES, "".join(f"{name}\n" for name in self.manifest.classes).encode())
+            write_text_atomically(self.folder / CLASSES, "".join(f"{name}\n" for name in self.manifest.classes))
             sweep(self.folder)
             self.manifest.finished = True
             save_manifest(self.folder, self.manifest)
@@ -147,7 +147,6 @@ class _Job:
         except BaseException:
             writer.abandon()
             raise
-        sync_folder(self.folder)
         return shard
 
     def _prepared(self, part: Part, start: int) -> Iterator[Prepared]:

@@ -5,7 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from phalanx.data.pack.whole import FileEntry, write_file
+from phalanx.atomic import write_text_atomically
+from phalanx.data.pack.checksums import FileEntry
 from phalanx.data.sources.index import Stamp
 from phalanx.data.sources.labelled import Part
 from phalanx.errors import UserError
@@ -74,7 +75,7 @@ class Manifest(Strict):
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
-    write_file(folder / MANIFEST, (manifest.model_dump_json(indent=1) + "\n").encode())
+    write_text_atomically(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
 
 
 def load_manifest(folder: Path) -> Manifest | None:

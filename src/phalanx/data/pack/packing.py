@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from phalanx.data.pack.checksums import FileEntry
 from phalanx.data.pack.images import Treatment
 from phalanx.data.pack.manifest import Form
 from phalanx.data.pack.raw import RawShard
 from phalanx.data.pack.rec import RecShard
 from phalanx.data.pack.wds import WdsShard
-from phalanx.data.pack.whole import FileEntry
 from phalanx.data.sources.labelled import Labelled
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from phalanx.data.base import Pixels
-from phalanx.data.pack.whole import FileEntry, PartFile
+from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
 from phalanx.data.sources.raw import ENTRY, trailer
 
 ENDING = ".raw"
@@ -17,7 +17,7 @@ class RawShard:
 
     def __init__(self, stem: Path, channels: int) -> None:
         self._channels = channels
-        self._file = PartFile(stem.with_name(stem.name + ENDING))
+        self._file = ChecksummedFile(stem.with_name(stem.name + ENDING))
         self._entries: list[tuple[int, int, int, int, int]] = []
 
     @property

@@ -3,8 +3,8 @@
 import struct
 from pathlib import Path
 
+from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
 from phalanx.data.pack.wds import ending_of
-from phalanx.data.pack.whole import FileEntry, PartFile
 from phalanx.errors import UserError
 
 MAGIC = struct.pack("<I", 0xCED7230A)
@@ -17,10 +17,10 @@ class RecShard:
 
     def __init__(self, stem: Path, classes: list[str]) -> None:
         self._classes = classes
-        self._files: list[PartFile] = []
+        self._files: list[ChecksummedFile] = []
         try:
             for ending in (".rec", ".idx", ".lst"):
-                self._files.append(PartFile(stem.with_name(stem.name + ending)))
+                self._files.append(ChecksummedFile(stem.with_name(stem.name + ending)))
         except OSError:
             self.abandon()
             raise

@@ -3,7 +3,7 @@
 import tarfile
 from pathlib import Path
 
-from phalanx.data.pack.whole import FileEntry, PartFile
+from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
 
 ENDING = ".tar"
 
@@ -12,7 +12,7 @@ class WdsShard:
     """A tar being written. Nothing in it tells when, where or by whom: the same samples make the same bytes."""
 
     def __init__(self, stem: Path) -> None:
-        self._file = PartFile(stem.with_name(stem.name + ENDING))
+        self._file = ChecksummedFile(stem.with_name(stem.name + ENDING))
 
     @property
     def size(self) -> int:

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from rich.console import Console
 
@@ -37,20 +36,6 @@ def can_write_into(folder: Path) -> bool:
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)
-
-
-@contextlib.contextmanager
-def written_aside(target: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when it is complete. Others see the old one or the new one, never a part."""
-    aside = target.with_name(f".{os.getpid()}-{os.urandom(4).hex()}.part")
-    try:
-        with aside.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from phalanx.data.sources.file_cache import can_write_into, kept_beside, kept_in_cache, one_at_a_time, written_aside
+from phalanx.atomic import write_atomically
+from phalanx.data.sources.file_cache import can_write_into, kept_beside, kept_in_cache, one_at_a_time
 from phalanx.data.sources.index import Fit, Index, IndexBuilder, Stamp, read_index
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
@@ -192,7 +193,7 @@ def _keep(index: Index, shard: Shard, fit: Fit) -> bool:
     for place in _places(shard.path):
         try:
             if can_write_into(place.parent):
-                with written_aside(place) as file:
+                with write_atomically(place) as file:
                     file.write(data)
                 return True
         except OSError:  # a full disk; a name that is too long with its ending

@@ -1,208 +1,76 @@
-"""tf.train.Example, read from its protobuf encoding: named features, each a list of bytes, floats or integers.
+"""tf.train.Example: named features, each a list of bytes, floats or integers. Protobuf parses them.
 
-A message is a row of fields; a field is a number that holds its tag and its wire type, then its value. Features stand
-in Example.features (1) → Features.feature (1), a map whose entries have a key (1) and a value (2); the value's tag says
-what it lists. Nothing is read beyond the message that it belongs to.
+The schema is built here from the field numbers that TensorFlow publishes: TensorFlow itself is not needed.
 """
 
-import ctypes
 import functools
-import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
-from phalanx.native.build import find_library
-
-VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
-BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
-KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
+Feature = Any  # a protobuf message: bytes_list, float_list or int64_list, each with `value`
+KINDS = {"bytes_list": "bytes", "float_list": "floats", "int64_list": "integers", None: "nothing"}
 
 
 class BadExample(Exception):
-    """These bytes are no tf.train.Example. The message says why."""
+    """These bytes are not a tf.train.Example. The message says why."""
 
 
-@dataclass(slots=True)
-class Feature:
-    """The place of a feature's value in the message."""
-
-    start: int
-    end: int
-
-
-def features_of(data: bytes, start: int, end: int) -> dict[str, Feature]:
-    """The features of the Example in data[start:end], by name. Values are left where they are."""
-    found: dict[str, Feature] = {}
-    for begin, stop in _messages(data, start, end, 1):
-        for entry, entry_end in _messages(data, begin, stop, 1):
-            key = value = None
-            place = entry
-            while place < entry_end:
-                tag, wire, place = _tag(data, place, entry_end)
-                if wire == LENGTH:
-                    size, place = _varint(data, place, entry_end)
-                    if place + size > entry_end:
-                        raise BadExample("a feature is longer than its message")
-                    if tag == 1:
-                        key = data[place : place + size].decode(errors="replace")
-                    elif tag == 2:
-                        value = Feature(place, place + size)
-                    place += size
-                else:
-                    place = _skip(data, place, entry_end, wire)
-            if key is not None and value is not None:
-                found[key] = value
-    return found
+def features_of(data: bytes, start: int, end: int) -> Mapping[str, Feature]:
+    """The features of the Example in data[start:end], by name."""
+    message, decode_error = _message()
+    example = message()
+    try:
+        example.ParseFromString(memoryview(data)[start:end])
+    except decode_error as error:
+        raise BadExample(str(error)) from error
+    features: Mapping[str, Feature] = example.features.feature
+    return features
 
 
-def find_features(data: bytes, start: int, end: int, names: tuple[str, ...]) -> list[Feature | None]:
-    """The features of these names: by native/example.c, for a photograph's record has a dozen more of them."""
-    native = _native()
-    if native is not None:
-        places = (ctypes.c_int64 * (2 * len(names)))()
-        if native(data, start, end, _terminated(names), len(names), places):
-            return [Feature(*places[2 * i : 2 * i + 2]) if places[2 * i] else None for i in range(len(names))]
-    found = features_of(data, start, end)  # and if it is malformed, this says how
-    return [found.get(name) for name in names]
+def kind_of(feature: Feature) -> str:
+    """What a feature lists: bytes, floats, integers, or nothing."""
+    return KINDS[feature.WhichOneof("kind")]
 
 
-@functools.cache
-def _native() -> Callable[..., int] | None:
-    library = find_library("example", "Python").handle
-    if library is None:
-        return None
-    find = library.example_find
-    find.restype = ctypes.c_int
-    size, names = ctypes.c_size_t, ctypes.c_char_p
-    find.argtypes = (ctypes.c_char_p, size, size, names, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
-    return find
-
-
-@functools.cache
-def _terminated(names: tuple[str, ...]) -> bytes:
-    return b"".join(name.encode() + b"\0" for name in names)
-
-
-def kind_of(data: bytes, feature: Feature) -> str:
-    """What a feature lists, for messages: bytes, floats, integers, or nothing."""
-    if feature.start == feature.end:
-        return "nothing"
-    return KINDS.get(_tag(data, feature.start, feature.end)[0], "something unknown")
-
-
-def bytes_of(data: bytes, feature: Feature) -> list[bytes]:
+def bytes_of(feature: Feature) -> tuple[bytes, ...]:
     """The values of a feature that lists bytes; none of any other."""
-    values = []
-    for begin, stop in _messages(data, feature.start, feature.end, BYTES_LIST):
-        values += [data[first:last] for first, last in _messages(data, begin, stop, 1)]
-    return values
+    return tuple(feature.bytes_list.value)
 
 
-def numbers_of(data: bytes, feature: Feature) -> list[float]:
+def numbers_of(feature: Feature) -> tuple[float, ...]:
     """The values of a feature that lists integers or floats; none of any other."""
-    values: list[float] = []
-    for begin, stop in _messages(data, feature.start, feature.end, INT64_LIST):
-        values += _integers(data, begin, stop)
-    for begin, stop in _messages(data, feature.start, feature.end, FLOAT_LIST):
-        values += _floats(data, begin, stop)
-    return values
+    return (*feature.int64_list.value, *feature.float_list.value)
 
 
-def _integers(data: bytes, place: int, end: int) -> list[int]:
-    """Integers, packed into one field or one a field."""
-    values = []
-    while place < end:
-        tag, wire, place = _tag(data, place, end)
-        if tag == 1 and wire == VARINT:
-            value, place = _varint(data, place, end)
-            values.append(_signed(value))
-        elif tag == 1 and wire == LENGTH:
-            size, place = _varint(data, place, end)
-            stop = place + size
-            if stop > end:
-                raise BadExample("a list of integers is longer than its message")
-            while place < stop:
-                value, place = _varint(data, place, stop)
-                values.append(_signed(value))
-        else:
-            place = _skip(data, place, end, wire)
-    return values
+@functools.cache
+def _message() -> tuple[type[Any], type[Exception]]:
+    """The class of Examples, and what it raises on malformed bytes. Imported on first use: few jobs read TFRecord."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import DecodeError
+    from google.protobuf.message_factory import GetMessageClass
 
-
-def _floats(data: bytes, place: int, end: int) -> list[float]:
-    """Floats, packed into one field or one a field."""
-    values: list[float] = []
-    while place < end:
-        tag, wire, place = _tag(data, place, end)
-        begin, place = place, _skip(data, place, end, wire)
-        if tag == 1 and wire == FOUR_BYTES:
-            values += struct.unpack_from("<f", data, begin)
-        elif tag == 1 and wire == LENGTH:
-            size, begin = _varint(data, begin, end)
-            if size % 4:
-                raise BadExample("a list of floats has a length that is no multiple of 4")
-            values += struct.unpack_from(f"<{size // 4}f", data, begin)
-    return values
-
-
-def _messages(data: bytes, place: int, end: int, wanted: int) -> list[tuple[int, int]]:
-    """The places of the fields with a length and the wanted tag."""
-    found = []
-    while place < end:
-        tag, wire, place = _tag(data, place, end)
-        if wire == LENGTH:
-            size, place = _varint(data, place, end)
-            if place + size > end:
-                raise BadExample("a field is longer than its message")
-            if tag == wanted:
-                found.append((place, place + size))
-            place += size
-        else:
-            place = _skip(data, place, end, wire)
-    return found
-
-
-def _tag(data: bytes, place: int, end: int) -> tuple[int, int, int]:
-    key, place = _varint(data, place, end)
-    if key < 8:
-        raise BadExample("a field has the number 0")
-    return key >> 3, key & 7, place
-
-
-def _skip(data: bytes, place: int, end: int, wire: int) -> int:
-    """Where the next field begins."""
-    if wire == VARINT:
-        place = _varint(data, place, end)[1]
-    elif wire == EIGHT_BYTES:
-        place += 8
-    elif wire == FOUR_BYTES:
-        place += 4
-    elif wire == LENGTH:
-        size, place = _varint(data, place, end)
-        place += size
-    else:
-        raise BadExample(f"a field has the unknown wire type {wire}")
-    if place > end:
-        raise BadExample("a field is longer than its message")
-    return place
-
-
-def _varint(data: bytes, place: int, end: int) -> tuple[int, int]:
-    """(number, where it ends): seven bits a byte, the lowest first; the eighth says that more follow."""
-    if place >= end:
-        raise BadExample("it ends within a number")
-    byte = data[place]
-    if byte < 0x80:
-        return byte, place + 1
-    value, shift = byte & 0x7F, 7
-    for further in range(place + 1, min(end, place + 10)):
-        byte = data[further]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, further + 1
-        shift += 7
-    raise BadExample("a number does not end")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
+    one, many, package = Field.LABEL_OPTIONAL, Field.LABEL_REPEATED, "phalanx"
+    file = FileDescriptorProto(name="phalanx/example.proto", package=package, syntax="proto3")
+    lists = {"BytesList": Field.TYPE_BYTES, "FloatList": Field.TYPE_FLOAT, "Int64List": Field.TYPE_INT64}
+    for name, kind in lists.items():
+        file.message_type.add(name=name).field.add(name="value", number=1, label=many, type=kind)
+    feature = file.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, name in enumerate(lists, start=1):
+        field = feature.field.add(name=name.replace("List", "_list").lower(), number=number, label=one, oneof_index=0)
+        field.type, field.type_name = Field.TYPE_MESSAGE, f".{package}.{name}"
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, label=one, type=Field.TYPE_STRING)
+    entry.field.add(name="value", number=2, label=one, type=Field.TYPE_MESSAGE, type_name=f".{package}.Feature")
+    features.field.add(
+        name="feature", number=1, label=many, type=Field.TYPE_MESSAGE, type_name=f".{package}.Features.FeatureEntry"
+    )
+    example = file.message_type.add(name="Example")
+    example.field.add(name="features", number=1, label=one, type=Field.TYPE_MESSAGE, type_name=f".{package}.Features")
+    pool = DescriptorPool()  # one of our own: TensorFlow, in the same process, has the default one
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName(f"{package}.Example")), DecodeError

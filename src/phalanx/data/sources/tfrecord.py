@@ -6,26 +6,19 @@ checked before they are used; data when the index is made and at each read.
 
 import functools
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from crc32c import crc32c
 
 from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.crc32c import crc32c, slow_checksums
 from phalanx.data.sources.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
 from phalanx.data.sources.indexing import Reader
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.sharded import ShardSource, describe, open_shards
-from phalanx.data.sources.tf_example import (
-    BadExample,
-    Feature,
-    bytes_of,
-    features_of,
-    find_features,
-    kind_of,
-    numbers_of,
-)
+from phalanx.data.sources.tf_example import BadExample, Feature, bytes_of, features_of, kind_of, numbers_of
 from phalanx.data.sources.unpack import readable_shards
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
@@ -43,8 +36,7 @@ def open_tfrecord(paths: list[Path], want: OpenRequest) -> ShardSource:
     """One dataset from TFRecord files."""
     reader = ExampleReader(want.config.image_field, want.config.label_field, want.config.label_element)
     given = listed_classes(paths[0].parent, want.config.label_field or "label")
-    source = open_shards(describe("TFRecord", paths), readable_shards(paths), reader, want, given=given)
-    return replace(source, notes=(*source.notes, *slow_checksums()))
+    return open_shards(describe("TFRecord", paths), readable_shards(paths), reader, want, given=given)
 
 
 def is_tfrecord(start: bytes) -> bool:
@@ -78,10 +70,6 @@ class Fields:
     label: str
     class_name: str | None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.image, self.label) if self.class_name is None else (self.image, self.label, self.class_name)
-
 
 @dataclass(frozen=True)
 class ExampleReader(Reader):
@@ -98,7 +86,7 @@ class ExampleReader(Reader):
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         offset, fields, label = 0, None, None
         without_image, failing = 0, []
-        label_of = functools.lru_cache(4096)(self._label)  # most labels were met before
+        label_of = functools.lru_cache(4096)(self._label)  # records of a class have the same one
         while offset < window.size:
             place, size = _record(window, offset)
             start, data = offset, window.buffer
@@ -107,12 +95,16 @@ class ExampleReader(Reader):
                 failing.append(start)
             else:
                 try:
-                    fields = fields or self._fields(window, start, features_of(data, place, place + size))
-                    image, *rest = find_features(data, place, place + size, fields.names)
-                    if image is None or image.end == image.start:
+                    features = features_of(data, place, place + size)
+                    fields = fields or self._fields(window, start, features)
+                    image, value = features.get(fields.image), features.get(fields.label)
+                    if image is None or kind_of(image) == "nothing":
                         without_image += 1
                         continue
-                    label = label_of(*(None if one is None else data[one.start : one.end] for one in rest))
+                    if value is None:
+                        raise BadLabel("there is none")
+                    name = features.get(fields.class_name) if fields.class_name else None
+                    label = label_of(numbers_of(value), bytes_of(value), bytes_of(name) if name else ())
                 except BadLabel as error:
                     raise error.of(f"the record at offset {start:,} of {window.path}") from error
                 except BadExample as error:
@@ -126,7 +118,7 @@ class ExampleReader(Reader):
             shown = ", ".join(f"{start:,}" for start in failing[:5]) + (" …" if len(failing) > 5 else "")
             builder.notes.append(f"{len(failing):,} records fail their checksum and are bad images: at offset {shown}")
 
-    def _fields(self, window: Window, offset: int, features: dict[str, Feature]) -> Fields:
+    def _fields(self, window: Window, offset: int, features: Mapping[str, Feature]) -> Fields:
         """Which features hold the image and the label: as the user says, or by their usual names."""
         found = []
         for what, chosen, usual in (
@@ -136,7 +128,7 @@ class ExampleReader(Reader):
             names = usual if chosen is None else (chosen,)
             name = next((name for name in names if name in features), None)
             if name is None:
-                there = ", ".join(f"{key[:60]!r} ({kind_of(window.buffer, value)})" for key, value in features.items())
+                there = ", ".join(f"{key[:60]!r} ({kind_of(value)})" for key, value in sorted(features.items()))
                 raise UserError(
                     f"the record at offset {offset:,} of {window.path} has no {what} under {' or '.join(names)}",
                     why=f"its fields are {there[:600] or 'none'}",
@@ -144,24 +136,20 @@ class ExampleReader(Reader):
                 )
             found.append(name)
         image, label = found
-        kind = kind_of(window.buffer, features[image])
+        kind = kind_of(features[image])
         if kind != "bytes":
             raise UserError(
                 f"the field {image!r} of the record at offset {offset:,} of {window.path} holds no image",
                 why=f"it lists {kind}, and a compressed image is bytes",
                 remedy="name another field with data.image_field, or encode the images as JPEG or PNG",
             )
-        named = [name for name in NAME_FIELDS if name in features and any(bytes_of(window.buffer, features[name]))]
+        named = [name for name in NAME_FIELDS if name in features and any(bytes_of(features[name]))]
         return Fields(image, label, named[0] if named and label == SLIM_LABEL else None)
 
-    def _label(self, value: bytes | None, class_name: bytes | None = None) -> Label:
-        """The label in a feature; what names it may be in another."""
-        if value is None:
-            raise BadLabel("there is none")
-        numbers = numbers_of(value, Feature(0, len(value)))
-        if not numbers and len(texts := bytes_of(value, Feature(0, len(value)))) == 1:
+    def _label(self, numbers: tuple[float, ...], texts: tuple[bytes, ...], names: tuple[bytes, ...]) -> Label:
+        """The label of a record: the numbers or texts of its label field, and the class name in another field."""
+        if not numbers and len(texts) == 1:
             return text_label(_text(texts[0]))
-        names = bytes_of(class_name, Feature(0, len(class_name))) if class_name else []
         return number_label(one_of(numbers, self.label_element), (_text(names[0]) or None) if names else None)
 
     def counts_from_one(self, indexes: Sequence[Index]) -> bool:
@@ -175,9 +163,8 @@ class ExampleReader(Reader):
             raise BadImage("its record fails its checksum")
         try:
             names = IMAGE_FIELDS if self.image_field is None else (self.image_field,)
-            found = find_features(stored, LENGTH.size, LENGTH.size + size, names)
-            feature = next((feature for feature in found if feature is not None), None)
-            images = [] if feature is None else bytes_of(stored, feature)
+            features = features_of(stored, LENGTH.size, LENGTH.size + size)
+            images = next((bytes_of(features[name]) for name in names if name in features), ())
         except BadExample as error:
             raise BadImage(f"its record is no tf.train.Example: {error}") from error
         if len(images) != 1:
@@ -208,13 +195,13 @@ def _record(window: Window, offset: int) -> tuple[int, int]:
 def _length_of(data: bytes, place: int) -> int | None:
     """The length that stands there, if its checksum fits."""
     length, checksum = LENGTH.unpack_from(data, place)
-    return int(length) if _masked(crc32c(data, place, 8)) == checksum else None
+    return int(length) if _masked(crc32c(memoryview(data)[place : place + 8])) == checksum else None
 
 
 def _checksum_fits(data: bytes, place: int, size: int) -> bool:
     """Whether the checksum that follows the data is its own."""
     (stored,) = CHECKSUM.unpack_from(data, place + size)
-    return _masked(crc32c(data, place, size)) == int(stored)
+    return _masked(crc32c(memoryview(data)[place : place + size])) == int(stored)
 
 
 def _masked(crc: int) -> int:

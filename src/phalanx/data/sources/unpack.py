@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 from rich.console import Console
 
-from phalanx.data.sources.file_cache import can_write_into, kept_in_cache, one_at_a_time, written_aside
+from phalanx.atomic import write_atomically
+from phalanx.data.sources.file_cache import can_write_into, kept_in_cache, one_at_a_time
 from phalanx.data.sources.index import Stamp
 from phalanx.data.sources.indexing import Shard
 from phalanx.errors import UserError
@@ -89,7 +90,7 @@ def _unpack(path: Path, target: Path, tell: Callable[[int], None]) -> None:
     _refuse_full_disk(path, target, path.stat().st_size)
     with path.open("rb") as packed:
         try:
-            with written_aside(target) as out:
+            with write_atomically(target) as out:
                 _copy(path, target, packed, out, tell)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise UserError(

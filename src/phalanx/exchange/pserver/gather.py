@@ -19,13 +19,13 @@ _ASK_EVERY_S = 0.2
 class ServerRendezvous:
     """The workers of a job with parameter servers, as one of them sees it."""
 
-    def __init__(self, role: Role, timeout_s: float, servers: LivenessWatch | None = None) -> None:
-        self._role, self._timeout_s, self.servers = role, timeout_s, servers
+    def __init__(self, role: Role, timeout_s: float, watch: LivenessWatch | None = None) -> None:
+        self._role, self._timeout_s, self.watch = role, timeout_s, watch
 
     def gather(self, topic: str, text: str) -> list[str]:
         """Ask again until everybody's text is there."""
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        link = Link(context, 0, self._role.servers[0], self._role.key, self._role.rank, self._timeout_s, self.servers)
+        link = Link(context, 0, self._role.servers[0], self._role.key, self._role.rank, self._timeout_s, self.watch)
         try:
             return self._ask_until_complete(link, topic, text)
         finally:

@@ -19,7 +19,7 @@ from phalanx.launch.plan import LAST, LaunchPlan
 from phalanx.launch.run_files import CONFIG, verify_step
 from phalanx.observe.tables import print_line
 from phalanx.roles.request import resume_words
-from phalanx.runs.folder import RUNS, create_run, write_whole
+from phalanx.runs.folder import RUNS, create_run, write_run_file
 from phalanx.runs.rewind import put_aside_after
 
 
@@ -47,7 +47,7 @@ def start(plan: LaunchPlan, console: Console) -> int:
     (run / LOG).parent.mkdir(exist_ok=True)
     if plan.request.resume is None:  # the job reads its settings from there, whenever it runs
         folder.write_config(plan.request.resolved)
-    write_whole(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
+    write_run_file(path, script(scheduler.dialect, batch_job(plan, run, resources, scheduler), path))
     try:
         number = scheduler.submit(str(path))
     except UserError:

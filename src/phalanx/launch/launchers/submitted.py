@@ -7,7 +7,7 @@ from pathlib import Path
 from phalanx.launch.launchers.scheduler import Scheduler, State
 from phalanx.launch.launchers.sge import Pbs, Sge
 from phalanx.launch.launchers.slurm import Slurm
-from phalanx.runs.folder import write_whole
+from phalanx.runs.folder import write_run_file
 
 SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "sge": Sge, "pbs": Pbs}
 _RECORD = "batch.json"
@@ -21,7 +21,7 @@ class Submitted:
     job: str
 
     def write(self, run: Path) -> None:
-        write_whole(run / _RECORD, json.dumps({"scheduler": self.scheduler, "job": self.job}) + "\n")
+        write_run_file(run / _RECORD, json.dumps({"scheduler": self.scheduler, "job": self.job}) + "\n")
 
     def state(self) -> State:
         return SCHEDULERS[self.scheduler]().state(self.job)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from phalanx.config.role import Role
 from phalanx.errors import UserError
-from phalanx.exchange.gloo import listening_address
+from phalanx.exchange.collective.gloo import listening_address
 from phalanx.net.waiting import Store, await_listener, gather, here, told
 
 _CONNECT_S = 15.0  # for a connection to somebody who listens

@@ -1,18 +1,15 @@
-"""Files that are whole or not there: written aside as NAME.part, summed on the way, synced, then renamed."""
+"""Checksums of packed files: taken while a file is written, compared when it is verified."""
 
-import contextlib
 import hashlib
-import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from phalanx.data.sources.file_cache import written_aside
+from phalanx.atomic import AtomicFile
 
-PART = ".part"
-BLOCK_BYTES = 2**20  # each has its own sum, so that damage has a place in the file and not only a file
+BLOCK_BYTES = 2**20  # each has its own checksum, so that a report of damage can name the place in the file
 
 
 class FileEntry(BaseModel):
@@ -50,51 +47,23 @@ class Sums:
         return FileEntry(name=name, bytes=self.bytes, sha256=self._sha.hexdigest(), blocks=blocks)
 
 
-class PartFile:
-    """A file being written. Until `finish` it is called NAME.part, and no reader takes it for data."""
+class ChecksummedFile:
+    """A file that is written atomically, with its checksums. It gets its name in `finish`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.sums = Sums()
-        self._file = self._aside.open("wb")
-
-    @property
-    def _aside(self) -> Path:
-        return self.path.with_name(self.path.name + PART)
+        self._writing = AtomicFile(path)
 
     def write(self, data: bytes | memoryview) -> None:
         self.sums.update(data)
-        self._file.write(data)
+        self._writing.file.write(data)
 
     def finish(self) -> FileEntry:
-        """On the disk under its own name; `sync_folder` makes the name last as well."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._aside.rename(self.path)
-        return self.sums.entry(self.path.name)
+        self._writing.commit()
+        return self.sums.entry(self._writing.path.name)
 
     def abandon(self) -> None:
-        """Leave nothing behind. What cannot be flushed any more (a full disk) is not wanted any more."""
-        with contextlib.suppress(OSError):
-            self._file.close()
-        with contextlib.suppress(OSError):
-            self._aside.unlink()
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """A small file, whole or not there, and on the disk when this returns."""
-    with written_aside(path) as file:
-        file.write(data)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        self._writing.discard()
 
 
 def damage(path: Path, wanted: FileEntry, advance: Callable[[int], None]) -> str:

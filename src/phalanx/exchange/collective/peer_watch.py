@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from phalanx.config.role import Role
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.exchange.base import LostWorker
-from phalanx.exchange.connectivity import trainer_of
-from phalanx.exchange.gloo import listening_address, open_sockets, shut_down_connections
+from phalanx.exchange.collective.connectivity import trainer_of
+from phalanx.exchange.collective.gloo import listening_address, open_sockets, shut_down_connections
 from phalanx.exchange.liveness import Listener, LivenessWatch
 from phalanx.net.interfaces import is_loopback
 from phalanx.net.waiting import Store, gather, here, say

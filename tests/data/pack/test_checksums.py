@@ -1,26 +1,26 @@
-"""Files that are whole or not there, and where in a file damage is."""
+"""Checksums of packed files, and the place of damage in a file."""
 
 from pathlib import Path
 
 import pytest
 
-from phalanx.data.pack.whole import BLOCK_BYTES, FileEntry, PartFile, damage, write_file
+from phalanx.data.pack.checksums import BLOCK_BYTES, ChecksummedFile, FileEntry, damage
 
 
 def written(path: Path, *pieces: bytes) -> FileEntry:
-    part = PartFile(path)
+    part = ChecksummedFile(path)
     for piece in pieces:
         part.write(piece)
     return part.finish()
 
 
-def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
-    part = PartFile(tmp_path / "a.tar")
+def test_a_file_has_its_name_only_when_it_is_finished(tmp_path: Path) -> None:
+    part = ChecksummedFile(tmp_path / "a.tar")
     part.write(b"half")
-    assert [file.name for file in tmp_path.iterdir()] == ["a.tar.part"]
+    assert not (tmp_path / "a.tar").exists()
     part.finish()
     assert [file.name for file in tmp_path.iterdir()] == ["a.tar"]
-    other = PartFile(tmp_path / "b.tar")
+    other = ChecksummedFile(tmp_path / "b.tar")
     other.write(b"half")
     other.abandon()
     assert [file.name for file in tmp_path.iterdir()] == ["a.tar"]
@@ -57,10 +57,3 @@ def test_what_is_cut_off_longer_or_gone(tmp_path: Path) -> None:
     assert "1,048,587 bytes" in damage(tmp_path / "a", entry, lambda count: None)
     (tmp_path / "a").unlink()
     assert "No such file" in damage(tmp_path / "a", entry, lambda count: None)
-
-
-def test_a_small_file_replaces_the_one_before(tmp_path: Path) -> None:
-    write_file(tmp_path / "a.json", b"one")
-    write_file(tmp_path / "a.json", b"two")
-    assert (tmp_path / "a.json").read_bytes() == b"two"
-    assert len(list(tmp_path.iterdir())) == 1

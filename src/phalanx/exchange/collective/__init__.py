@@ -1,0 +1,1 @@
+"""collective: every worker has all parameters; gradients are summed over the workers while backward runs."""

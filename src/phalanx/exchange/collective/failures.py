@@ -1,0 +1,26 @@
+"""A collective call that fails means that another worker is lost. The call decides this, not the words of its error."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from phalanx.exchange.base import LostWorker
+from phalanx.exchange.collective.peer_watch import PeerWatch
+
+
+def lost_worker(error: BaseException, peers: PeerWatch | None) -> LostWorker:
+    """The loss that made a collective call fail; it names the worker where the watch knows it."""
+    loss = peers.known() if peers is not None else None
+    return loss or LostWorker(
+        "another worker of this job is gone or silent",
+        why=str(error).split("\n")[0][:300],
+        remedy="see logs/ in the run's folder for the worker that failed first, then go on with --resume",
+    )
+
+
+@contextmanager
+def collective_call(peers: PeerWatch | None) -> Iterator[None]:
+    """Around a call of torch.distributed, and nothing else: every RuntimeError in here is a failed collective."""
+    try:
+        yield
+    except RuntimeError as error:  # gloo raises plain ones; torch's DistError is one too
+        raise lost_worker(error, peers) from error

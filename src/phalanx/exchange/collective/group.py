@@ -1,0 +1,86 @@
+"""The process group of a collective job: joining it, sums over its workers, and leaving it."""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from phalanx.data.order import Share
+from phalanx.exchange.base import LostWorker
+from phalanx.exchange.collective.connectivity import check_reachable
+from phalanx.exchange.collective.failures import collective_call
+from phalanx.exchange.collective.peer_watch import PeerWatch
+from phalanx.exchange.rendezvous import StoreRendezvous
+
+
+def join_group(rendezvous: StoreRendezvous, device: torch.device, timeout_s: float) -> PeerWatch | None:
+    """Form the process group of all workers at the rendezvous: gloo between CPUs, NCCL between GPUs.
+
+    Returns the watch over the other workers, where there are any.
+    """
+    role, peers = rendezvous.role, rendezvous.peers
+    store: Any = rendezvous.store
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    try:
+        if peers is not None and backend == "gloo":
+            check_reachable(store, role, timeout_s)
+            peers.before_connecting()
+        dist.init_process_group(
+            backend, store=store, rank=role.rank, world_size=role.world, timeout=timedelta(seconds=timeout_s)
+        )
+        return peers
+    except (RuntimeError, ValueError) as error:
+        loss = peers.known() if peers else None
+        raise loss or LostWorker(
+            f"trainer {role.rank} of {role.world} did not meet the others at {role.master}",
+            why=str(error).split("\n")[0],
+            remedy="check that all workers were started and nothing blocks the port; see logs/ in the run's folder",
+        ) from error
+
+
+def leave_group(peers: PeerWatch | None) -> None:
+    """Leave the process group. All workers call this when they are done."""
+    if peers is not None:
+        with suppress(RuntimeError):  # a worker that is lost by now has nothing to leave
+            dist.barrier()  # rank 0 may still be saving: the end of another worker must not look like a loss to it
+        peers.close()
+    dist.destroy_process_group()
+
+
+class CollectiveGroup:
+    """The workers of a collective job, which take each step together."""
+
+    lockstep = True
+
+    def __init__(self, share: Share, device: torch.device, peers: PeerWatch | None) -> None:
+        self.share, self._device, self._peers = share, device, peers
+
+    def sum(self, counts: list[float]) -> list[float]:
+        tensor = torch.tensor(counts, dtype=torch.float64, device=self._device)
+        with collective_call(self._peers):
+            dist.all_reduce(tensor)
+        totals: list[float] = tensor.tolist()
+        return totals
+
+    def mean(self, values: Tensor) -> Tensor:
+        if self.share.world > 1 and values.numel():
+            with collective_call(self._peers):
+                dist.all_reduce(values)
+            values /= self.share.world
+        return values
+
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """The values of all workers, by rank: on rank 0, and nothing elsewhere."""
+        rows = [torch.empty_like(values) for _ in range(self.share.world)] if self.share.rank == 0 else None
+        with collective_call(self._peers):
+            dist.gather(values, rows)
+        return rows or []
+
+    def sync_step(self, stop: bool, counts: list[float]) -> tuple[bool, list[float]]:
+        if self.share.world == 1:
+            return stop, counts
+        stops, *totals = self.sum([float(stop), *counts])
+        return stops > 0, totals
