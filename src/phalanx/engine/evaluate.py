@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from phalanx.data.augment.mixing import Targets
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.engine.loss import classification_loss, correct
+from phalanx.engine.metrics import MetricSums
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 
@@ -24,9 +25,13 @@ def evaluate(
     engine: Engine,
     *,
     watch: Callable[[Batch, Tensor], None] | None = None,
+    metrics: MetricSums | None = None,
     stopping: Callable[[], bool] = bool,
 ) -> Totals:
-    """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is unsmoothed."""
+    """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is unsmoothed.
+
+    `metrics` adds up the user's own sums.
+    """
     training = model.training
     model.eval()
     totals = Totals()
@@ -36,6 +41,8 @@ def evaluate(
                 if stopping():
                     raise Interrupted
                 logits = torch.cat([_answer(model, micro, engine, totals) for micro in batch.micro])
+                if metrics is not None:
+                    metrics.add(logits, torch.cat([micro.labels for micro in batch.micro]))
                 if watch is not None:
                     watch(batch, logits)
     finally:

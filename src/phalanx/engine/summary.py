@@ -11,11 +11,13 @@ from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.engine.state import TrainState
 from phalanx.engine.trainer import Trainer
-from phalanx.observe.lines import accuracies
+from phalanx.observe.lines import accuracies, named
 from phalanx.observe.tables import print_rows
 from phalanx.optim.schedule import scaled_rate
 from phalanx.runs import events as ev
 from phalanx.runs.folder import RunFolder, machine, versions
+
+_OF_EVALUATION = ("top1", "topk", "loss", "step", "metrics")
 
 
 def header_rows(start: ev.Start, config: RunConfig, folder: RunFolder, role: Role) -> dict[str, str]:
@@ -55,7 +57,7 @@ def write_summary(
     summary = {
         "finished": finished,
         "best": vars(best) if best else None,
-        "last": {"top1": last.top1, "topk": last.topk, "loss": last.loss, "step": last.step} if last else None,
+        "last": {name: getattr(last, name) for name in _OF_EVALUATION} if last else None,
         "k": trainer.engine.k,
         "epochs": state.step / trainer.plan.steps_per_epoch,
         "steps": state.step,
@@ -101,6 +103,7 @@ def print_summary(console: Console, folder: RunFolder, summary: dict[str, Any], 
     for which in ("best", "last"):
         if found := summary[which]:
             measured = accuracies(found["top1"], found["topk"], summary["k"], between=", ")
+            measured += named(found["metrics"], between=", ")
             rows[which] = f"{measured} at step {found['step']}"
     rows["trained"] = f"{summary['epochs']:.2f} epochs, {summary['steps']:,} steps in {summary['wall_s']:.1f} s"
     shares = summary["shares"]

@@ -29,6 +29,7 @@ from phalanx.data.training import training_pipeline
 from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
 from phalanx.engine.algorithms import agree_on_algorithms
 from phalanx.engine.boundary import Boundary
+from phalanx.engine.callbacks import CallbackRun, make_callbacks
 from phalanx.engine.inputs import Inputs, Sizes
 from phalanx.engine.loop import StepPlan, make_plan, train
 from phalanx.engine.model_spec import ModelSpec
@@ -195,6 +196,14 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         views_of(config.eval),
         config.train.monitor,
     )
+    seen = CallbackRun(
+        *(folder.path, config, spec.classes, model, role.rank, role.world),
+        total_steps=plan.total_steps,
+        steps_per_epoch=plan.steps_per_epoch,
+    )
+    callbacks = make_callbacks(config.callbacks, seen, observer.emit)
+    callbacks.load(state.callbacks)
+    lockstep = exchange.group.lockstep  # otherwise workers end together only where they agree, after an evaluation
     stop = StopRequest()
     trainer = Trainer(
         config=config,
@@ -213,6 +222,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         served=service.report if service else None,
         news=news,
         last_eval=last_eval,
+        callbacks=callbacks,
     )
     boundary = None
     if role.elastic and exchange.recovery is not None:
@@ -221,7 +231,17 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         try:
             if boundary is not None and request.resume is None:
                 trainer.save(state)  # so that there always is something to go on from
-            finished = train(state, pipeline, exchange, engine, plan, trainer, trainer.stopping, boundary)
+            callbacks.call("on_start", state.step)
+            finished = train(
+                *(state, pipeline, exchange, engine, plan, trainer),
+                lambda: bool(stop) or callbacks.agreed or (lockstep and callbacks.wants_stop),
+                boundary,
+            )
+            if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
+                finished = True
+                reason = seen.stop_reason or "a callback of another worker asked for it"
+                observer.emit(ev.Note(state.step, f"training ends early at step {state.step}: {reason}"))
+            callbacks.call("on_end", state.step)
         except LostWorker as error:
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
             with contextlib.suppress(UserError):
