@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from phalanx.api.code import with_code
 from phalanx.config.flags import flag_layers, imply_collective
 from phalanx.config.recipes import default_recipe, load_recipe
 from phalanx.config.resolve import Layer, parse_override, resolve
@@ -30,14 +31,18 @@ def make_request(
     resume: str | None = None,
     at: str | None = None,
     init_from: Path | None = None,
+    accept_code: str | None = None,
     role: Role | None = None,
     command: str = "",
 ) -> Request:
-    """What to train. `overrides` are layers, or texts such as optim.lr=0.2; a launcher gave this process `role`."""
+    """What to train. `overrides` are layers, or texts such as optim.lr=0.2; a launcher gave this process `role`.
+
+    `accept_code` (run or new) chooses where the user's own code has changed since a resumed run began.
+    """
     given = [*flag_layers(flags), *(parse_override(one) if isinstance(one, str) else one for one in overrides)]
     command = command or command_line()
     if resume is not None:
-        return _resumed(given, recipe, out, resume, at, init_from, role, command)
+        return with_code(_resumed(given, recipe, out, resume, at, init_from, role, command), accept_code)
     if at is not None:
         raise UserError(
             "--at does not go without --resume",
@@ -48,7 +53,8 @@ def make_request(
     given, note = settings_from_role(role, layers, given)
     resolved = resolve([*layers, *imply_collective(layers, given)])
     _refuse_other_world(resolved.config.exchange, role)
-    return Request(resolved, command, out=out, init_from=init_from, notes=(note,) if note else ())
+    request = Request(resolved, command, out=out, init_from=init_from, notes=(note,) if note else ())
+    return with_code(request, accept_code)
 
 
 def _resumed(

@@ -17,6 +17,7 @@ from phalanx.config.role import Role
 from phalanx.config.schema import AugmentConfig, ExchangeConfig, MachineConfig, ModelConfig, OptimConfig
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.engine.inputs import Inputs
+from phalanx.engine.loss import PLAIN
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, train_step
 from phalanx.exchange.base import Exchange
@@ -88,7 +89,7 @@ def _cost(job: dict[str, Any], role: Role) -> dict[str, Any]:
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     batch = _batch(job, role)
     inputs = Inputs(settings, AugmentConfig(), [0.5] * 3, [0.25] * 3, seed=0)
-    engine = Engine(settings, inputs, label_smoothing=0.0, k=5, seed=0)
+    engine = Engine(settings, inputs, PLAIN, k=5, seed=0)
     makers: dict[str, Callable[[nn.Module], Exchange]] = {
         "independent": lambda model: local_exchange(model, _update(model), accumulate=1, clip_norm=None),
         "collective": lambda model: collective_exchange(

@@ -92,7 +92,9 @@ def train(
             metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits, or images where --data is given"
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="a name that `phalanx models` lists")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="a name that `phalanx models` lists, or your own: nets.py:Net")
+    ] = None,
     pretrained: Annotated[
         bool | None, typer.Option("--pretrained/--no-pretrained", help="timm's published weights")
     ] = None,
@@ -139,6 +141,9 @@ def train(
         str | None, typer.Option(help="with --resume: from the checkpoint there, such as 30ep, 5000st, 50%")
     ] = None,
     init_from: Annotated[Path | None, typer.Option(help="start from a run's, checkpoint's or file's weights")] = None,
+    accept_code: Annotated[
+        str | None, typer.Option(help="with --resume, if your own code has changed: run (the run's copy) or new")
+    ] = None,
 ) -> None:
     """Train a classifier; a recipe, settings and flags say how."""
     from phalanx.api.start import start
@@ -177,6 +182,7 @@ def request_from(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Req
         resume=given["resume"],
         at=given["at"],
         init_from=given["init_from"],
+        accept_code=given["accept_code"],
         role=role,
     )
 

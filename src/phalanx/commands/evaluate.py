@@ -12,6 +12,7 @@ from rich.text import Text
 from torch import Tensor
 
 from phalanx.commands.loading import Trained, load_trained
+from phalanx.custom import user_code
 from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch, Source
 from phalanx.data.pipeline import evaluation_batches
@@ -19,6 +20,7 @@ from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.open import open_data, open_split
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
+from phalanx.engine.loss import PLAIN
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
@@ -48,6 +50,7 @@ class Result:
     seconds: float
 
 
+@user_code()
 def evaluate_checkpoint(
     console: Console,
     place: Path,
@@ -103,7 +106,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
     engine = Engine(
         trained.settings,
         inputs,
-        config.loss.label_smoothing,
+        PLAIN,
         k,
         config.train.seed,
         views_of(config.eval),

@@ -19,6 +19,7 @@ from phalanx.errors import UserError
 from phalanx.machine.settings import Settings, choose
 from phalanx.models.build import build_model
 from phalanx.runs import checkpoint
+from phalanx.runs.code import install_code
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class Trained:
     @property
     def home(self) -> Path:
         """Where to put what is made from the model: its run's folder; or the checkpoint, where it lies alone."""
-        path = self.path if self.path.parent.name else self.path.resolve()
-        return path.parent.parent if path.parent.name == checkpoint.FOLDER else path
+        return home_of(self.path)
 
     @property
     def threads(self) -> int:
@@ -53,6 +53,12 @@ class Trained:
         with settings.autocast():
             answer: Tensor = self.model(inputs)
         return answer.float()
+
+
+def home_of(checkpoint_path: Path) -> Path:
+    """The run's folder of a checkpoint; or the checkpoint itself, where it lies alone."""
+    path = checkpoint_path if checkpoint_path.parent.name else checkpoint_path.resolve()
+    return path.parent.parent if path.parent.name == checkpoint.FOLDER else path
 
 
 def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
@@ -76,6 +82,7 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
     # Weights are about to be loaded: neither published nor elaborate starting values are needed.
     unborn = {"pretrained": False, "initializer": "default"}
     config = resolve([saved, Layer("the command line", {"machine": dict(machine), "model": unborn})]).config
+    install_code(home_of(loaded.path), config)
     settings = choose(config.machine)
     settings.apply()
     model = build_model(

@@ -11,6 +11,7 @@ import yaml
 
 from phalanx.config.resolve import Layer, flatten
 from phalanx.config.text import read_yaml
+from phalanx.custom.reference import anchored
 from phalanx.errors import UserError, nearest
 
 CLAIM_PARTS = ("accuracy", "cost", "machine", "command")
@@ -66,6 +67,8 @@ def _load(name: str, beside: Path | None, seen: tuple[str, ...]) -> Recipe:
     tree.setdefault("name", Path(name).stem)
     claimed = {str(part): str(said) for part, said in claim.items()}
     comments = [line for line in text.splitlines() if line.startswith("#")]
+    if folder is not None:
+        tree = anchored(tree, folder)
     return Recipe(name, claimed, [*layers, Layer(origin, tree)], comments)
 
 

@@ -35,6 +35,10 @@ class Resolved:
         """The same with what was `auto` there settled."""
         return replace(self, config=self.config.model_copy(update={"machine": machine}))
 
+    def with_config(self, config: RunConfig) -> "Resolved":
+        """The same origins with another configuration."""
+        return replace(self, config=config)
+
     def rows(self) -> Iterator[tuple[str, Any, str]]:
         """Every setting as (dotted key, value, origin), in the schema's order."""
         values = flatten(self.config.model_dump(mode="json"))

@@ -1,7 +1,7 @@
 """Errors in the user's code: his lines of the traceback, not ours."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,12 @@ from phalanx.errors import UserError
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The traceback's lines in the user's code, the innermost last."""
     return [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Whether it was the user's own line that raised an error, and not something that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and is_users(frames[-1].filename)
 
 
 def describe_error(error: BaseException) -> str:
@@ -38,12 +44,12 @@ def blame(error: BaseException, remedy: str = "") -> UserError | None:
 
 
 @contextmanager
-def user_code(remedy: str = "") -> Iterator[None]:
+def user_code(remedy: Callable[[], str] = str) -> Iterator[None]:
     """Turn an error that the user's code raises inside into a UserError that shows his lines."""
     try:
         yield
     except Exception as error:
-        blamed = blame(error, remedy)
+        blamed = blame(error, remedy())
         if blamed is None:
             raise
         raise blamed from error

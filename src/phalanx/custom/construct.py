@@ -5,16 +5,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from phalanx.custom.blame import user_code
+from phalanx.custom.call import arguments
 from phalanx.errors import UserError
 
 
-def construct(value: Callable[..., Any], options: Mapping[str, Any], offered: Mapping[str, Any], setting: str) -> Any:
+def construct(
+    value: Callable[..., Any], name: str, setting: str, offered: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
     """Call a class or function with its options, and with those offered arguments that its signature names."""
-    taken = parameters_of(value)
-    arguments = {**{name: given for name, given in offered.items() if name in taken}, **options}
-    _refuse_misfits(value, arguments, setting)
+    given = arguments(value, name, setting, offered, options)
+    try:
+        inspect.signature(value).bind(**given)
+    except TypeError as error:
+        raise UserError(
+            f"{name} cannot be called: {error}",
+            why=f"it would be called with {', '.join(given) or 'no arguments'}",
+            remedy=f"give it in options, or a default in the code; its parameters are {_listed(value)}",
+        ) from error
+    except ValueError:  # written in C, without a signature
+        pass
     with user_code():
-        return value(**arguments)
+        return value(**given)
 
 
 def parameters_of(value: Callable[..., Any]) -> tuple[str, ...]:
@@ -25,15 +36,5 @@ def parameters_of(value: Callable[..., Any]) -> tuple[str, ...]:
         return ()
 
 
-def _refuse_misfits(value: Callable[..., Any], arguments: Mapping[str, Any], setting: str) -> None:
-    try:
-        inspect.signature(value).bind(**arguments)
-    except TypeError as error:
-        name = getattr(value, "__name__", str(value))
-        raise UserError(
-            f"{setting}: {name} cannot be called: {error}",
-            why=f"it would be called with {', '.join(arguments) or 'no arguments'}",
-            remedy=f"give what it needs in options; its parameters are {', '.join(parameters_of(value)) or 'none'}",
-        ) from error
-    except ValueError:
-        return  # written in C, without a signature
+def _listed(value: Callable[..., Any]) -> str:
+    return ", ".join(parameters_of(value)) or "none"

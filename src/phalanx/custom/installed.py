@@ -114,7 +114,10 @@ def is_importing() -> bool:
 
 
 def import_code(module: str) -> ModuleType:
-    """Import a module of the installed code. Raises whatever its code raises."""
+    """Import a module of this process's code, or of an installed package. Raises whatever its code raises."""
+    known = sys.modules.get(module)
+    if known is not None and (module not in _CODE.files or _DIGEST in known.__dict__):
+        return known
     with _own_modules():
         _CODE.importing += 1
         try:

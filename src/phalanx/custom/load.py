@@ -1,6 +1,5 @@
 """From a reference to the object that it names."""
 
-import importlib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,23 +38,25 @@ def _file_module(found: Reference) -> ModuleType:
 def _named_module(found: Reference) -> ModuleType:
     path = module_path(found.place)
     if path is None:
-        top = found.place.split(".")[0]
-        raise UserError(
-            f"there is no Python module {found.place}",
-            why=f"neither an installed package nor {Path.cwd()} has it",
-            remedy=f"install {top} on all hosts, or name the file: path/to/file.py:{found.name}",
-        )
+        raise no_such_module(found)
     if not is_installed(path):
         return _file_module(Reference(str(path), found.name))
     note_package(path)
     return _import(found.place, str(path))
 
 
+def no_such_module(found: Reference) -> UserError:
+    """The error for `package.module:name` where there is no such module."""
+    return UserError(
+        f"there is no Python module {found.place}",
+        why=f"neither an installed package nor {Path.cwd()} has it",
+        remedy=f"install {found.place.split('.')[0]} on all hosts, or name the file: path/to/file.py:{found.name}",
+    )
+
+
 def _import(module: str, path: str) -> ModuleType:
     try:
-        return (
-            import_code(module) if module in {file.module for file in installed()} else importlib.import_module(module)
-        )
+        return import_code(module)
     except UserError:
         raise
     except ModuleNotFoundError as error:

@@ -23,13 +23,15 @@ _OWN = {
     *("name", "data.source", "data.val", "data.val_labels", "data.quarantine"),
     *("data.threads", "data.prefetch", "data.service", "data.service_key", "data.service_fallback"),
     *("machine.device", "machine.gpus", "machine.threads", "machine.allocator"),
-    *("train.log_dir", "train.curves"),
+    *("train.log_dir", "train.curves", "code.origins"),
 }
 
 
 def refuse_other_settings(rendezvous: Rendezvous, config: RunConfig, worker: int) -> None:
     """Raise where a worker was started with another value of a setting than the first one. All workers call this."""
     settings = {key: value for key, value in flatten(config.model_dump(mode="json")).items() if key not in _OWN}
+    digests = {**settings.pop("code.files"), **settings.pop("code.packages")}
+    _refuse_other_code(rendezvous, digests, worker)
     # The run's file, from which one that joins later may have its settings, says what was settled since.
     job_settings = {f"machine.{name}" for name in JOB_WIDE}
     found = _first_difference(rendezvous, "settings", settings, worker, but_of_joiners=job_settings)
@@ -39,6 +41,18 @@ def refuse_other_settings(rendezvous: Rendezvous, config: RunConfig, worker: int
             f"the workers of this job differ in {key}: {told}",
             why="each computes a part of every step, so all must have the same settings",
             remedy="start all of them with the same recipe, flags and settings",
+        )
+
+
+def _refuse_other_code(rendezvous: Rendezvous, digests: dict[str, str], worker: int) -> None:
+    """The same for the user's own code, by file. All workers call this, also those without code."""
+    found = _first_difference(rendezvous, "code", {name: digest[:12] for name, digest in digests.items()}, worker)
+    if found is not None:
+        name, told = found
+        raise UserError(
+            f"the workers of this job have different code in {name}: {told}",
+            why="the numbers are the beginnings of its SHA-256; each computes a part of every step with it",
+            remedy=f"copy the same {name} to all hosts; `phalanx launch` does that by itself",
         )
 
 

@@ -25,7 +25,7 @@ from torch import nn
 
 from phalanx.config.code import Entry, name_of, options_of
 from phalanx.config.schema import RunConfig
-from phalanx.custom import load, user_code
+from phalanx.custom import load
 from phalanx.custom.construct import construct
 from phalanx.errors import UserError
 from phalanx.runs import events as ev
@@ -80,9 +80,7 @@ class Callbacks:
         for name, callback in self.called:
             function = getattr(callback, method, None)
             if function is not None:
-                with user_code():
-                    returned = function(self.run, *arguments)
-                self._log(name, method, step, returned)
+                self._log(name, method, step, function(self.run, *arguments))
 
     def agree(self, total: Callable[[list[float]], list[float]]) -> bool:
         """Whether a callback of any worker has asked for the end. All workers call this; `total` adds over them."""
@@ -95,8 +93,7 @@ class Callbacks:
         found = {}
         for name, callback in self.called:
             if hasattr(callback, "state"):
-                with user_code():
-                    found[name] = callback.state()
+                found[name] = callback.state()
                 _refuse_no_json(name, found[name])
         return found
 
@@ -104,8 +101,7 @@ class Callbacks:
         """Take up what a checkpoint holds."""
         for name, callback in self.called:
             if name in saved and hasattr(callback, "load"):
-                with user_code():
-                    callback.load(saved[name])
+                callback.load(saved[name])
 
     def _log(self, name: str, method: str, step: int, returned: Any) -> None:
         if returned is None:
@@ -130,7 +126,7 @@ def make_callbacks(entries: Sequence[Entry], run: CallbackRun, emit: Callable[[e
     for entry in entries:
         reference = name_of(entry)
         name, value = reference.rpartition(":")[2], load(reference)
-        made = construct(value, options_of(entry), {}, "callbacks") if callable(value) else value
+        made = construct(value, reference, "options", {}, options_of(entry)) if callable(value) else value
         if not any(hasattr(made, method) for method in METHODS):
             raise UserError(
                 f"callbacks: {reference} has none of the methods that are called",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from phalanx.config.code import Entry, name_of, options_of
-from phalanx.custom import load, user_code
+from phalanx.custom import load
 from phalanx.custom.construct import construct
 from phalanx.errors import UserError
 
@@ -70,8 +70,7 @@ class MetricSums:
             return
         logits, labels = logits.detach().float().cpu(), labels.cpu()
         for (name, metric), sums in zip(self._metrics, self._sums, strict=True):
-            with user_code():
-                found = metric.sums(logits, labels)
+            found = metric.sums(logits, labels)
             new = {str(key): torch.as_tensor(value).double() for key, value in found.items()}
             if sums and {key: value.shape for key, value in sums.items()} != {k: v.shape for k, v in new.items()}:
                 raise UserError(
@@ -99,8 +98,7 @@ class MetricSums:
                 part = torch.tensor(numbers[start : start + size], dtype=torch.float64)
                 totals[key] = part.view(sums[key].shape)
                 start += size
-            with user_code():
-                found = metric.result(totals)
+            found = metric.result(totals)
             _add_results(results, name, found if isinstance(found, Mapping) else {name: found})
         return results
 
@@ -115,7 +113,7 @@ def _made(entry: Entry, classes: Sequence[str]) -> tuple[str, Metric]:
     name, value = reference.rpartition(":")[2], load(reference)
     if inspect.isclass(value):
         offered = {"classes": list(classes), "num_classes": len(classes)}
-        value = construct(value, options, offered, "eval.metrics")
+        value = construct(value, reference, "options", offered, options)
     elif inspect.isroutine(value):
         return name, SampleMean(name, partial(value, **options) if options else value)
     if not (hasattr(value, "sums") and hasattr(value, "result")):

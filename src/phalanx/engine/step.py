@@ -12,7 +12,7 @@ from torch import nn
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.data.random import bits
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loss import classification_loss, correct
+from phalanx.engine.loss import Loss, correct, training_loss
 from phalanx.engine.state import TrainState
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import ONE_VIEW, Views
@@ -27,7 +27,7 @@ class Engine:
 
     settings: Settings
     inputs: Inputs
-    label_smoothing: float
+    loss: Loss  # of training
     k: int
     seed: int
     views: Views = ONE_VIEW  # in evaluation
@@ -139,7 +139,7 @@ def _gradients(
     with exchange.gradients.accumulate(last):
         with engine.settings.autocast():
             logits = exchange.gradients.forward(images)
-            loss = classification_loss(logits, targets, engine.label_smoothing)
+            loss = training_loss(logits, targets, engine.loss)
         # One transfer brings loss and counts to the host; the loss is needed there before the update anyway.
         value, hits1, hitsk = torch.stack(
             [loss.detach().double(), *correct(logits, targets.labels, engine.k).double()]

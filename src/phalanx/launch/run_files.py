@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from phalanx.atomic import PART, sync
+from phalanx.custom.installed import FOLDER as FOLDER_OF_CODE
 from phalanx.errors import UserError
 from phalanx.runs.checkpoint import FOLDER, MANIFEST, latest_path, path_of, verify
 from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
@@ -14,6 +15,7 @@ from phalanx.runs.rewind import find_step
 
 PIECE_BYTES = 1 << 20
 CONFIG = "config.yaml"
+CODE = FOLDER_OF_CODE  # the user's own code
 NEEDED = (CONFIG, EVENTS_FILE, EVALUATOR_EVENTS_FILE)  # besides a checkpoint, to go on with a run
 SMALL = (*NEEDED, "log.txt", "summary.json", "curves.png", "curves.svg", "quarantine.tsv")
 

@@ -22,7 +22,7 @@ from phalanx.launch.output import Progress, RoleOutput, last_lines, last_progres
 from phalanx.launch.placement import DedicatedHosts, Placement, place, room
 from phalanx.launch.policy import POLITE, End, GoOn, Lost, Reform, Restart, cause_of
 from phalanx.launch.record import ASKED, JobRecord, RoleRecord
-from phalanx.launch.run_files import CONFIG, SMALL
+from phalanx.launch.run_files import CODE, CONFIG, SMALL
 from phalanx.launch.screen import Screen
 from phalanx.launch.transfer import Transfer
 from phalanx.runs.folder import log_path
@@ -387,7 +387,8 @@ class JobSupervisor:
         for name, home in self._homes.items():
             if home.live and not home.shared:
                 if name == _FIRST:
-                    await self._transfer.fetch(home, SMALL)
+                    code = [f"{CODE}/{file['name']}" for file in self._job.request.get("code", [])]
+                    await self._transfer.fetch(home, [*SMALL, *code])
                 elif name.startswith(("server-", "data-")):
                     await self._transfer.fetch(home, [f"logs/{name}.jsonl"])
 

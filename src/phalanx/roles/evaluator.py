@@ -26,6 +26,7 @@ from phalanx.data.sources.open import Splits, open_data
 from phalanx.engine.evaluate import Interrupted, evaluate
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import StepPlan, make_plan
+from phalanx.engine.loss import PLAIN
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import ALGORITHMS
@@ -108,8 +109,8 @@ def _make_judge(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, A
     cpu.prepare(model, settings.fast_path, to_train=False)
     inputs = Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed)
     k = config.eval.k(len(spec.classes))
-    smoothing, seed = config.loss.label_smoothing, config.train.seed
-    return _Judge(job_settings, model, Engine(settings, inputs, smoothing, k, seed, views=views_of(config.eval)))
+    seed = config.train.seed
+    return _Judge(job_settings, model, Engine(settings, inputs, PLAIN, k, seed, views=views_of(config.eval)))
 
 
 @dataclass

@@ -9,6 +9,8 @@ from typing import Any
 from phalanx.config.flags import imply_collective, keep_batch
 from phalanx.config.resolve import DEFAULT, Layer, Resolved, nest, resolve
 from phalanx.config.schema import RunConfig
+from phalanx.custom.code import CodeFile
+from phalanx.custom.collect import original
 from phalanx.runs.folder import RunFolder
 
 Data = Mapping[str, Any]  # what JSON can hold
@@ -26,6 +28,7 @@ class Request:
     init_from: Path | None = None
     resumed_from: str = ""  # the origin of the settings that a resumed run had before
     notes: tuple[str, ...] = ()  # for the user, about how the settings came about
+    code: tuple[CodeFile, ...] = ()  # the user's own code: every process imports it from here, not from its disk
 
     @property
     def config(self) -> RunConfig:
@@ -40,6 +43,7 @@ class Request:
             "resume": self.resume is not None,
             "init_from": str(self.init_from) if self.init_from else None,
             "resumed_from": self.resumed_from,
+            "code": [file.to_data() for file in self.code],
         }
 
     @staticmethod
@@ -52,17 +56,24 @@ class Request:
             resume=RunFolder(run) if data["resume"] else None,
             init_from=Path(data["init_from"]) if data["init_from"] else None,
             resumed_from=data["resumed_from"],
+            code=tuple(map(CodeFile.from_data, data["code"])),
         )
 
 
 def resume_words(request: Request, run: str) -> list[str]:
     """What `phalanx train` takes to go on with a run as the request says, for a job that is started by a script."""
+    origins = request.config.code.origins
     settings = [
-        f"{key}={json.dumps(value)}"
+        f"{key}={json.dumps(original(value, origins))}"
         for key, value, origin in request.resolved.rows()
         if origin not in (DEFAULT, request.resumed_from)
     ]
-    return ["--resume", run, *settings]
+    return ["--resume", run, *settings, *accept_words(request)]
+
+
+def accept_words(request: Request) -> list[str]:
+    """The choice between the run's copy of the user's code and a changed file was made when the job was started."""
+    return ["--accept-code", "run"] if request.code else []
 
 
 def resume_request(before: Layer, given: list[Layer], command: str, run: RunFolder, step: int | None) -> Request:
@@ -79,6 +90,7 @@ def with_workers(request: Request, before: Layer | None, workers: int) -> Reques
     base = before or Layer("the job's configuration", request.config.model_dump(mode="json"))
     given = [Layer("the launcher", nest("exchange.workers", workers))]
     resumed = resume_request(base, given, request.command, RunFolder(Path()), None)
+    resumed = replace(resumed, code=request.code)
     if before is not None:
         return resumed
     return replace(request, resolved=Resolved(resumed.config, request.resolved.origins))

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections.abc import Collection
 from types import FrameType
 
 import torch
@@ -26,8 +27,11 @@ _BURST = 64  # messages between looks at the clock
 _FAREWELL_S = 2.0  # how long the last answers may take to leave
 
 
-def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1) -> None:
-    """Be the server that `role` says. One thread by default: a second one, beside busy trainers, gave no clear gain."""
+def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1, code: Collection[str] = ()) -> None:
+    """Be the server that `role` says. One thread by default: a second one, beside busy trainers, gave no clear gain.
+
+    `code` are the references that trainers may name as optimizer or schedule: those of this server's own request.
+    """
     exchange = exchange or ExchangeConfig()
     torch.set_num_threads(threads)
     context = zmq.Context()
@@ -37,7 +41,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     presence = Presence(socket, role.key, exchange.silence_s, _TICK_MS / 1000)
     # Our launchers start lost workers anew, and end servers that nobody needs; of others nobody comes back.
     patience_s = None if role.launcher == "phalanx" else exchange.silence_s
-    server = Server(socket, role.rank, Seal(role.key), journal, presence, patience_s)
+    server = Server(socket, role.rank, Seal(role.key), journal, presence, patience_s, code)
     waiting = Patience(exchange.timeout_s)
     stopping = False
 

@@ -18,6 +18,7 @@ from phalanx.config.batch import samples_per_step
 from phalanx.config.patterns import refuse_unmatched
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
+from phalanx.custom import user_code
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.augment.mixing import to_input
 from phalanx.data.base import Source
@@ -30,8 +31,10 @@ from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
 from phalanx.engine.algorithms import agree_on_algorithms
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.callbacks import CallbackRun, make_callbacks
+from phalanx.engine.class_weights import class_weights
 from phalanx.engine.inputs import Inputs, Sizes
 from phalanx.engine.loop import StepPlan, make_plan, train
+from phalanx.engine.loss import loss_notes, make_loss
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.sizes import plan_sizes, refuse_unseen_sizes, tell_sizes
 from phalanx.engine.state import Ema, LossScale, TrainState
@@ -53,12 +56,14 @@ from phalanx.net.key import key_of, read_key
 from phalanx.observe.display import PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
 from phalanx.observe.tables import print_rows
+from phalanx.optim.own import optimizer_notes
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.roles.console import claim, may_speak
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
+from phalanx.runs.code import write_code
 from phalanx.runs.evaluations import EvaluatorNews, evaluations
 from phalanx.runs.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
 from phalanx.runs.folder import RUNS, RunFolder, create_run
@@ -103,6 +108,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     splits = open_data(config.data, threads=threads)
     spec = ModelSpec.of(config, splits)
     refuse_other_data(rendezvous, spec, splits, role.rank)
+    loss = make_loss(config.loss, None if weights is None else weights.to(settings.device))
     plan = make_plan(config, len(splits.train), samples_per_step(config))
     service = data_service(config, role, lambda text: observer.emit(ev.Note(state.step, text)))
     pipeline = training_pipeline(
@@ -138,6 +144,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
             plan,
             at_step=request.at_step,
             evaluator=config.eval.evaluator,
+            code=config.code.files,
         )
     if not keeps_algorithms:
         cpu.forget(model)
@@ -167,13 +174,20 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
             **tell_sizes(sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
-        notes=[*splits.notes, *job_settings.notes, *algorithm_notes],
+        notes=[
+            *splits.notes,
+            *loss_notes(config.loss),
+            *optimizer_notes(config.optim),
+            *job_settings.notes,
+            *algorithm_notes,
+        ],
     )
     rows = header_rows(start, config, folder, role)
     for console in consoles:
         console.print(Text(f"phalanx train · {config.name}", style="bold"))
         print_rows(console, rows)
     if role.rank == 0:
+        write_code(folder.path, request.code)
         folder.write_config(request.resolved)
         log = LogFile(folder.path)
         log.text("\n".join(f"{name}: {value}" for name, value in rows.items()))
@@ -187,10 +201,11 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     if resumed is not None:
         observer.emit(resumed)
 
+    weights = class_weights(config.loss, splits.train.labels, len(spec.classes))
     engine = Engine(
         settings,
         Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed, sizes),
-        config.loss.label_smoothing,
+        loss,
         config.eval.k(len(spec.classes)),
         config.train.seed,
         views_of(config.eval),
@@ -231,17 +246,18 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         try:
             if boundary is not None and request.resume is None:
                 trainer.save(state)  # so that there always is something to go on from
-            callbacks.call("on_start", state.step)
-            finished = train(
-                *(state, pipeline, exchange, engine, plan, trainer),
-                lambda: bool(stop) or callbacks.agreed or (lockstep and callbacks.wants_stop),
-                boundary,
-            )
-            if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
-                finished = True
-                reason = seen.stop_reason or "a callback of another worker asked for it"
-                observer.emit(ev.Note(state.step, f"training ends early at step {state.step}: {reason}"))
-            callbacks.call("on_end", state.step)
+            with user_code(lambda: _after_correction(folder)):
+                callbacks.call("on_start", state.step)
+                finished = train(
+                    *(state, pipeline, exchange, engine, plan, trainer),
+                    lambda: bool(stop) or callbacks.agreed or (lockstep and callbacks.wants_stop),
+                    boundary,
+                )
+                if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
+                    finished = True
+                    reason = seen.stop_reason or "a callback of another worker asked for it"
+                    observer.emit(ev.Note(state.step, f"training ends early at step {state.step}: {reason}"))
+                callbacks.call("on_end", state.step)
         except LostWorker as error:
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
             with contextlib.suppress(UserError):
@@ -275,6 +291,14 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
                 console.print(Text("done" if finished else "stopped"))
     observer.close()
     return Result(0 if finished else stop.exit_code or EXIT_USER, folder.path)
+
+
+def _after_correction(folder: RunFolder) -> str:
+    """What to do when the user's own code has raised an error."""
+    last = checkpoint.latest_path(folder.checkpoints)
+    if last is None:
+        return "correct it, and start the run again; nothing had been saved"
+    return f"correct it, and go on from {last.name}: phalanx train --resume {folder.path} --accept-code new"
 
 
 def _folder(request: Request, role: Role) -> RunFolder:

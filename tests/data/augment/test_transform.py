@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from phalanx.config.schema import AugmentConfig
+from phalanx.custom import user_code
 from phalanx.data.augment.framing import PadCrop
 from phalanx.data.augment.pixels import pixel_ops
 from phalanx.data.order import Share
@@ -85,5 +86,5 @@ def test_a_function_without_a_generator_and_a_class_with_options(code: Path) -> 
     ],
 )
 def test_what_is_wrong_with_it_is_said(code: Path, name: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message), user_code():
         batch(f"{code}:{name}")

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from phalanx.config.schema import DataConfig
+from phalanx.custom import user_code
 from phalanx.data.augment.framing import PadCrop, eval_framing
 from phalanx.data.base import Source
 from phalanx.data.order import Share
@@ -221,12 +222,12 @@ def test_what_cannot_be_read_is_a_bad_image(code: Path) -> None:
         ("Stream", {}, "iterable-only dataset"),
         ("Mistaken", {}, r"AttributeError in .*own_data.py, line \d+, in __getitem__"),
         ("Faces", {"form": "normalised"}, "Phalanx normalises them itself"),
-        ("Faces", {"shape": 3}, "got an unexpected keyword argument 'shape'"),
+        ("Faces", {"shape": 3}, "does not take shape"),
         ("OtherLabels", {}, "it has 3 classes"),
         ("Fasces", {}, "there is no Fasces"),
     ],
 )
 def test_what_is_wrong_with_it_is_said(code: Path, name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError) as error, user_code():
         images(opened(code, name, options=options).train)
     assert re.search(message, f"{error.value.what}: {error.value.why}")

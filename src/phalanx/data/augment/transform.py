@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from phalanx.custom import load, user_code
+from phalanx.custom import load
 from phalanx.custom.construct import construct, parameters_of
 from phalanx.data.order import Indices
 from phalanx.data.random import bits
@@ -34,8 +34,7 @@ class UserTransform:
         seeds = (bits(self.seed, "transform", epoch, indices)[:, 0] >> 1).tolist()
         for image, seed in zip(images, seeds, strict=True):
             drawn = (torch.Generator().manual_seed(seed),) if self.draws else ()
-            with user_code():
-                made = self.function(image, *drawn)
+            made = self.function(image, *drawn)
             self._check(made, image)
             image.copy_(made)
 
@@ -53,12 +52,12 @@ class UserTransform:
 
 def user_transform(reference: str, options: Mapping[str, Any], seed: int) -> UserTransform:
     """The transform that a reference names: a function, or a class whose instances are called."""
-    value, setting = load(reference), "augment.transform"
+    value = load(reference)
     if inspect.isclass(value):
-        value, options = construct(value, options, {}, setting), {}
+        value, options = construct(value, reference, "augment.options", {}, options), {}
     if not callable(value):
         raise UserError(
-            f"{setting}: {reference} is a {type(value).__name__}, which cannot be called",
+            f"augment.transform: {reference} is a {type(value).__name__}, which cannot be called",
             why="a transform is a function (image, generator) → image, or a class with __call__",
             remedy="name a function",
         )

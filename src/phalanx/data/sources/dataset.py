@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from phalanx.custom import load, user_code
+from phalanx.custom import load
 from phalanx.custom.construct import construct, parameters_of
 from phalanx.data.base import Framing, Pixels
 from phalanx.data.decode.images import BadImage
@@ -50,14 +50,10 @@ class DatasetSource(EncodedSource):
     def pixels(self, index: int, channels: int | None) -> Pixels:
         """One image. What cannot be read is a bad image; any other error is one of the user's code."""
         try:
-            with user_code(), self.lock:
+            with self.lock:
                 sample = self.dataset[int(self.rows[index])]
             return as_pixels(self.fields.take(sample, self.where)[0], channels, self.where)
-        except UserError as error:
-            if isinstance(error.__cause__, OSError):  # Pillow's UnidentifiedImageError is one
-                raise BadImage(str(error.__cause__)) from error
-            raise
-        except OSError as error:
+        except OSError as error:  # Pillow's UnidentifiedImageError is one
             raise BadImage(str(error)) from error
 
     def encoded(self, index: int) -> bytes:
@@ -111,19 +107,17 @@ class UserDataset:
             return self._part_of(self._called({}), part)
         if part == "train":
             return self._called({"split": part})
-        first: UserError | None = None
-        for name in _VAL_NAMES:  # as the dataset calls it: torchvision's have `test` or `val`
+        *others, last = _VAL_NAMES  # as the dataset calls it: torchvision's have `test` or `val`
+        for name in others:
             try:
                 return self._called({"split": name})
-            except UserError as error:
-                first = first or error
-                if not isinstance(error.__cause__, ValueError | KeyError):
-                    break
-        assert first is not None
-        raise first
+            except (UserError, ValueError, KeyError) as error:
+                if isinstance(error, UserError) and not isinstance(error.__cause__, ValueError | KeyError):
+                    raise
+        return self._called({"split": last})
 
     def _called(self, offered: Mapping[str, Any]) -> Any:
-        return construct(self.value, self.options, offered, "data.options")
+        return construct(self.value, self.reference, "data.options", offered, self.options)
 
     def _part_of(self, made: Any, part: Part) -> Any:
         splits = self._splits(made)
@@ -165,7 +159,7 @@ def _source(dataset: Any, where: str, want: OpenRequest) -> DatasetSource:
     lock: AbstractContextManager[Any] = nullcontext() if safe else threading.Lock()
 
     def item(index: int) -> Any:
-        with user_code(), lock:
+        with lock:
             return dataset[index]
 
     fields = fields_of(dataset, config.image_field, config.label_field, where)

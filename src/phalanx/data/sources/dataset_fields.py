@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from phalanx.custom import user_code
 from phalanx.data.sources.labelled import Labels
 from phalanx.errors import UserError
 
@@ -39,8 +38,7 @@ def fields_of(dataset: Any, image: str | None, label: str | None, where: str) ->
     """By the first sample; Hugging Face datasets say it in `features`."""
     features = getattr(dataset, "features", None)
     if not isinstance(features, Mapping):
-        with user_code():
-            first = dataset[0]
+        first = dataset[0]
         if not isinstance(first, Mapping):
             return Fields(0, 1)
         features = dict.fromkeys(first)
@@ -94,8 +92,7 @@ def _known_labels(dataset: Any, fields: Fields) -> Sequence[Any] | None:
         if found is not None and hasattr(found, "__len__"):
             return [*found]
     if hasattr(dataset, "features") and isinstance(fields.label, str):
-        with user_code():
-            return [*dataset[fields.label]]
+        return [*dataset[fields.label]]
     inner, indices = getattr(dataset, "dataset", None), getattr(dataset, "indices", None)
     if inner is not None and indices is not None:
         whole = _known_labels(inner, fields)

@@ -1,7 +1,7 @@
 """A parameter server: receives pushes, updates its slices when the policy says so, answers with parameters."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from ipaddress import ip_address
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 import zmq
 from torch import Tensor
 
+from phalanx.custom import blame, is_reference
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.compress.codec import BadPayload, Codec
@@ -43,8 +44,13 @@ class Server:
         journal: Journal,
         presence: Presence,
         patience_s: float | None = None,
+        code: Collection[str] = (),
     ) -> None:
-        """When all workers are lost, they may take `patience_s` to come back; by default as long as the job waits."""
+        """When all workers are lost, they may take `patience_s` to come back; by default as long as the job waits.
+
+        `code` are the references to user code that this server was started with: trainers may name no others.
+        """
+        self._code = code
         self._presence, self._patience_s = presence, patience_s
         self.members = Members()
         self.finished = False
@@ -101,6 +107,12 @@ class Server:
             self._journal.refused[refused.reason] += 1
         except UserError as error:  # such as an optimizer that does not exist: the trainer tells its user
             self._send(identity, header.reply(MessageKind.FAILED), _told(error))
+        except Exception as error:
+            blamed = blame(error)
+            if blamed is None:
+                raise
+            self._send(identity, header.reply(MessageKind.FAILED), _told(blamed))
+            self._fail(blamed)
 
     @property
     def begun(self) -> bool:
@@ -193,6 +205,9 @@ class Server:
         self._refuse_parted()
         job = ServerJob.from_description(told.get("job", {}))
         rank = header.worker
+        for named in (job.optim.name, job.schedule.kind):
+            if is_reference(named) and named not in self._code:
+                raise not_welcome(rank, f"it names the code {named}, which this server was not started with")
         if self._job is None:
             self._configure(job)
         elif difference := self._job.difference(job):
