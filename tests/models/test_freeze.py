@@ -22,7 +22,7 @@ def test_frozen_parameters_have_no_gradient_and_frozen_norms_stay_in_eval_mode()
     model.train()
     assert not model.get_submodule("backbone.1").training
     assert model.get_submodule("norm").training
-    before = model.get_submodule("backbone.1").running_mean.clone()  # type: ignore[union-attr, operator]
+    before = model.get_submodule("backbone.1").running_mean.clone()  # type: ignore[operator]
     model.get_submodule("backbone")(torch.randn(2, 1, 8, 8))
     assert torch.equal(before, model.get_submodule("backbone.1").running_mean)  # type: ignore[arg-type]
     assert not copy.deepcopy(model).train().get_submodule("backbone.1").training

@@ -13,7 +13,7 @@ def matches(pattern: str, name: str) -> bool:
 
 def factor_of(name: str, rates: Mapping[str, float]) -> float:
     """The factor of a parameter's learning rate. Where several patterns select it, the last one counts."""
-    return next((factor for pattern, factor in reversed(rates.items()) if matches(pattern, name)), 1.0)
+    return next((factor for pattern, factor in reversed([*rates.items()]) if matches(pattern, name)), 1.0)
 
 
 def refuse_unmatched(setting: str, patterns: Iterable[str], names: Iterable[str]) -> None:

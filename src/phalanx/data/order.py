@@ -35,7 +35,8 @@ def balanced_order(seed: int, epoch: int, labels: Indices) -> Indices:
     shares[ranks[: count % len(samples)]] += 1
     drawn = np.concatenate([_cycled(part, size, count) for part, size in zip(samples, shares.tolist(), strict=True)])
     keys = bits(seed, "balanced order", epoch, np.arange(count, dtype=np.int64))[:, 0]
-    return drawn[np.argsort(keys, kind="stable")].astype(np.int64)
+    order: Indices = drawn[np.argsort(keys, kind="stable")]
+    return order
 
 
 def _cycled(samples: Indices, size: int, count: int) -> Indices:

@@ -122,7 +122,7 @@ class Callbacks:
 
 def make_callbacks(entries: Sequence[Entry], run: CallbackRun, emit: Callable[[ev.Event], None]) -> Callbacks:
     """The callbacks of a run, those that this worker calls."""
-    called = []
+    called: list[tuple[str, Any]] = []
     for entry in entries:
         reference = name_of(entry)
         name, value = reference.rpartition(":")[2], load(reference)

@@ -108,6 +108,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     splits = open_data(config.data, threads=threads)
     spec = ModelSpec.of(config, splits)
     refuse_other_data(rendezvous, spec, splits, role.rank)
+    weights = class_weights(config.loss, splits.train.labels, len(spec.classes))
     loss = make_loss(config.loss, None if weights is None else weights.to(settings.device))
     plan = make_plan(config, len(splits.train), samples_per_step(config))
     service = data_service(config, role, lambda text: observer.emit(ev.Note(state.step, text)))
@@ -201,7 +202,6 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     if resumed is not None:
         observer.emit(resumed)
 
-    weights = class_weights(config.loss, splits.train.labels, len(spec.classes))
     engine = Engine(
         settings,
         Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed, sizes),

@@ -37,7 +37,8 @@ def _as_bytes(array: npt.NDArray[Any], where: str) -> Pixels:
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
     if np.issubdtype(array.dtype, np.floating) and (not array.size or (array.min() >= 0 and array.max() <= 1)):
-        return np.rint(array * 255).astype(np.uint8)
+        rounded: Pixels = np.rint(array * 255).astype(np.uint8)
+        return rounded
     raise UserError(
         f"{where}: an image has values of type {array.dtype} from {array.min()} to {array.max()}",
         why="images are uint8 in 0..255, or floating-point in 0..1; Phalanx normalises them itself",
