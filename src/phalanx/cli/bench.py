@@ -64,7 +64,7 @@ def scaling(
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
-    """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and what the rest is lost to."""
+    """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and where the rest is lost."""
     from phalanx.api.launch_options import LAUNCHERS
     from phalanx.bench.scaling_plan import ScalingPlan, parse_workers, refuse_uneven
     from phalanx.cli.launch import parse_train
@@ -159,8 +159,7 @@ def input_speed(
     peers: Peers = "all",
     peer_env: PeerEnv = None,
     service: Annotated[
-        bool,
-        typer.Option("--service", help="batches from a local data server instead, compared with our own"),
+        bool, typer.Option("--service", help="batches from a local data server instead, compared with our own")
     ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="turns of each")] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 4.0,

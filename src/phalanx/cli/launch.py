@@ -14,7 +14,7 @@ from phalanx.migrate.refuse import MigratingCommand
 
 app = typer.Typer(add_completion=False)
 
-Run = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="a run's folder; default: the latest here")]
+Run = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="a run folder; default: the latest here")]
 
 
 @app.command(cls=MigratingCommand, context_settings={"ignore_unknown_options": False})
@@ -32,7 +32,7 @@ def launch(
     servers_on: Annotated[str | None, typer.Option(help="hosts for servers only; default: those of workers")] = None,
     evaluator_on: Annotated[
         str | None,
-        typer.Option(help="a host for the evaluator only, or `last`; default: the one with the fewest roles"),
+        typer.Option(help="a host for the evaluator only, or `last`; default: one with the fewest roles"),
     ] = None,
     sync_dst_dir: Annotated[str | None, typer.Option(help="copy the current directory there first, by rsync")] = None,
     setup: Annotated[str, typer.Option(help="a shell command to run once on each host first")] = "",
@@ -65,7 +65,7 @@ def launch(
     address: Annotated[str | None, typer.Option(help="ray: the cluster; default: a running or a new one")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be done, and start nothing")] = False,
 ) -> None:
-    """Train on many hosts: the same command as on one, behind --."""
+    """Train on many hosts. After -- comes the same command as on one machine."""
     from phalanx.cli.main import request_from
     from phalanx.roles.lifeline import hold_lifeline
 

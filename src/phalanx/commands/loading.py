@@ -37,7 +37,7 @@ class Trained:
 
     @property
     def home(self) -> Path:
-        """Where to put what is made from the model: its run's folder; or the checkpoint, where it lies alone."""
+        """The folder for outputs: the run folder, or a checkpoint's own if it has no run."""
         return home_of(self.path)
 
     @property

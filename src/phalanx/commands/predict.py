@@ -59,7 +59,7 @@ class Prediction:
 
 
 def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
-    """Print what is on each image as it is known. The exit code tells whether all of them were readable."""
+    """Print the classes of each image. Returns the exit code: 0 if every image was readable."""
     names = find_images(images)
     trained = load_for_prediction(place, device)
     failed = 0
@@ -79,7 +79,7 @@ def load_for_prediction(place: Path, device: str) -> Trained:
 
 
 def find_images(words: Sequence[str]) -> list[bytes]:
-    """The image files that are meant: files, folders with all images below them, globs. Each once, in order."""
+    """Image files from names, folders (with subfolders) and globs. Each once, in order."""
     found: dict[bytes, None] = {}
     for word in words:
         # Path.glob refuses patterns that begin at the root

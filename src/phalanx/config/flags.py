@@ -76,7 +76,7 @@ def flag_layers(given: Mapping[str, Any], *, spelled: str | None = None) -> list
     layers = []
     if given.get("lr_step_epochs") is not None and given.get("lr_schedule") is None:
         layers.append(Layer(origin("lr_step_epochs"), nest("schedule.kind", "step")))
-    if given.get("gpus") is not None:  # before --workers, which then contradicts
+    if given.get("gpus") is not None:  # before --workers, so that a contradiction shows
         layers.append(Layer(origin("gpus"), nest("exchange.workers", max(1, len(_numbers(given["gpus"]))))))
     for flag, value in given.items():
         if value is not None:

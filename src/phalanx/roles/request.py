@@ -26,8 +26,8 @@ class Request:
     resume: RunFolder | None = None
     at_step: int | None = None  # which checkpoint a resumed run starts from; default: the newest
     init_from: Path | None = None
-    resumed_from: str = ""  # the origin of the settings that a resumed run had before
-    notes: tuple[str, ...] = ()  # for the user, about how the settings came about
+    resumed_from: str = ""  # the origin of a resumed run's earlier settings
+    notes: tuple[str, ...] = ()  # for the user, about the settings
     code: tuple[CodeFile, ...] = ()  # the user's own code: every process imports it from here, not from its disk
 
     @property
@@ -61,7 +61,7 @@ class Request:
 
 
 def resume_words(request: Request, run: str) -> list[str]:
-    """What `phalanx train` takes to go on with a run as the request says, for a job that is started by a script."""
+    """The arguments with which `phalanx train` resumes a run as in the request, for batch scripts."""
     origins = request.config.code.origins
     settings = [
         f"{key}={json.dumps(original(value, origins))}"

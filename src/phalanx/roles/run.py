@@ -14,7 +14,7 @@ from phalanx.roles.role_log import keep_log, log_of
 
 
 def run(request: Request, role: Role, console: Console | None = None) -> Result:
-    """Be the trainer, parameter server, data server or evaluator that `role` says, until its work is done."""
+    """Run a trainer, parameter server, data server or evaluator to its end."""
     install(request.code)
     with user_code():
         return _run(request, role, console)

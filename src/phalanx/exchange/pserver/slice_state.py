@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from phalanx.config.patterns import factor_of
 from phalanx.config.schema import OptimConfig
 from phalanx.exchange.pserver.policy import Policy, Push
 from phalanx.exchange.pserver.slice_undo import Before, pack_whole
@@ -43,9 +44,10 @@ class SliceState:
         named = {
             piece_name(piece.name, piece.start): param for piece, param in zip(slice_.pieces, self._params, strict=True)
         }
-        # Whether a piece decays follows from the parameter that it was cut from.
+        # Whether a piece decays, and its learning rate, follow from the parameter that it was cut from.
         no_decay = [piece_name(piece.name, piece.start) for piece in slice_.pieces if piece.name in exempt]
-        self._update = Update(named, no_decay, config, schedule)
+        factors = {piece_name(each.name, each.start): factor_of(each.name, config.rates) for each in slice_.pieces}
+        self._update = Update(named, no_decay, config, schedule, factors)
 
     def known(self, rank: int) -> Push | None:
         """A worker's latest push, wherever it stands."""
