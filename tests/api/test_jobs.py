@@ -163,5 +163,5 @@ def test_a_model_of_the_user_s_own_is_trained(tmp_path: Path) -> None:
 def test_a_script_that_trains_when_it_is_imported_is_refused(tmp_path: Path, workers: int) -> None:
     (tmp_path / "own.py").write_text(f"{OWN.replace('(1, 2)', f'({workers},)')}\nmain()\n")
     done = subprocess.run([sys.executable, "own.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert 'if __name__ == "__main__":' in done.stderr
+    assert "if __name__ == '__main__':" in done.stderr
     assert not (tmp_path / "runs").exists()
