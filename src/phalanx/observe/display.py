@@ -1,6 +1,5 @@
 """What the screen shows while a run trains: a progress bar and a table on a terminal, plain lines anywhere else."""
 
-import importlib.util
 import math
 from dataclasses import dataclass
 from typing import Protocol
@@ -105,8 +104,12 @@ class LiveDisplay:
     def tick(self, tick: Tick) -> None:
         self._last = tick
         if self._task is None:
-            self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
             self._progress.start()
+        self._advance(tick)
+
+    def _advance(self, tick: Tick) -> None:
+        if self._task is None:
+            self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
         self._progress.update(
             self._task,
             completed=tick.step,
@@ -123,6 +126,5 @@ class LiveDisplay:
 
 
 def make_display(console: Console, worker: int | None = None) -> Display:
-    """The display for a console. `worker` is the rank of this worker, where there are several."""
-    notebook = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None  # rich's bars need them
-    return LiveDisplay(console) if console.is_terminal or notebook else PlainDisplay(console, worker)
+    """The display for a console. `worker` is the rank of this worker, if there are several."""
+    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console, worker)

@@ -29,9 +29,9 @@ from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
 from phalanx.engine.algorithms import agree_on_algorithms
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.inputs import Inputs, Sizes
-from phalanx.engine.loop import StepPlan, make_plan, train
+from phalanx.engine.loop import StepPlan, make_plan
 from phalanx.engine.model_spec import ModelSpec
-from phalanx.engine.sizes import plan_sizes, refuse_unseen_sizes, tell_sizes
+from phalanx.engine.sizes import describe_sizes, plan_sizes, refuse_unseen_sizes
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.engine.trainer import Trainer
@@ -56,7 +56,7 @@ from phalanx.roles.request import Request
 from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
-from phalanx.runs.evaluations import EvaluatorNews, evaluations
+from phalanx.runs.evaluations import EvaluatorResults, evaluations
 from phalanx.runs.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
 from phalanx.runs.folder import RUNS, RunFolder, create_run
 from phalanx.runs.summary import write_summary
@@ -115,7 +115,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     sizes = plan_sizes(config.train.sizes, plan, spec.image_size)
     model = _model(config, spec, settings, sizes)
     if isinstance(model, FastNet):
-        model.look_at(_first_images(splits.train, spec, config).to(settings.device))
+        model.fit_whitening(_first_images(splits.train, spec, config).to(settings.device))
     state = TrainState(
         model,
         ema=Ema(model, config.optim.ema) if config.optim.ema is not None else None,
@@ -149,7 +149,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
     display = make_display(consoles[0], worker)
     displays: list[Sink] = [display, *(PlainDisplay(log, worker) for log in consoles[1:])]
     observer = Observer(displays)
-    news, last_eval = None, None
+    evaluator, last_eval = None, None
     start = ev.Start(
         command=request.command,
         model=config.model.name,
@@ -162,7 +162,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         total_steps=plan.total_steps,
         samples_per_step=plan.samples_per_step,
         decisions={
-            **tell_sizes(sizes, plan, spec.image_size),
+            **describe_sizes(sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in settings.decisions.items()},
         },
         notes=[*splits.notes, *job_settings.warnings, *algorithms.notes, *algorithms.warnings],
@@ -185,10 +185,10 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         log.text(start_up.text())
         observer.sinks = [EventFile(folder.path), log, *displays]
         if config.eval.evaluator:
-            news = EvaluatorNews(folder.path, Observer([log, *displays]).emit)
+            evaluator = EvaluatorResults(folder.path, Observer([log, *displays]).emit)
             known = [one for one in evaluations(read_events(folder.path)) if one.step <= state.step]
             last_eval = known[-1] if known else None
-            news.last_step = last_eval.step if last_eval else 0
+            evaluator.last_step = last_eval.step if last_eval else 0
     observer.emit(start)
     if resumed is not None:
         observer.emit(resumed)
@@ -218,7 +218,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         stopping=lambda: bool(stop),
         started=started,
         served=service.report if service else None,
-        news=news,
+        evaluator=evaluator,
         last_eval=last_eval,
     )
     boundary = None
@@ -228,7 +228,7 @@ def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
         try:
             if boundary is not None and request.resume is None:
                 trainer.save(state)  # so that there always is something to go on from
-            finished = train(state, pipeline, exchange, engine, plan, trainer, trainer.stopping, boundary)
+            finished = trainer.fit(state, pipeline, boundary)
         except LostWorker as error:
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
             with contextlib.suppress(UserError):
