@@ -70,7 +70,7 @@ def test_a_run_that_runs_and_one_that_was_killed(tmp_path: Path) -> None:
         assert found.images_per_s is not None
         assert (found.best_top1, found.k) == (None, None)
         remarks = "; ".join(found.remarks)
-        assert "nothing is evaluated yet" in told
+        assert "nothing is evaluated yet" in remarks
         assert f"running or killed at step {found.steps:,} of 46,000; last event" in remarks
 
 
