@@ -29,6 +29,7 @@ LAYERS = (
     ("net",),
     ("native",),
     ("config",),
+    ("custom",),
     ("migrate",),
     ("atomic", "errors", "signals"),
 )

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from phalanx.config.schema import LossConfig
 from phalanx.data.augment.mixing import Targets
-from phalanx.engine.loss import classification_loss, correct
+from phalanx.engine.loss import correct, make_loss, training_loss
 
 LOGITS = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 3, 4, 0])
@@ -13,7 +14,7 @@ LABELS = torch.tensor([0, 1, 2, 3, 4, 0])
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_plain_targets_have_torchs_cross_entropy(smoothing: float) -> None:
-    found = classification_loss(LOGITS, Targets(LABELS), smoothing)
+    found = training_loss(LOGITS, Targets(LABELS), make_loss(LossConfig(label_smoothing=smoothing)))
     assert torch.equal(found, F.cross_entropy(LOGITS, LABELS, label_smoothing=smoothing))
 
 
@@ -22,13 +23,15 @@ def test_plain_targets_have_torchs_cross_entropy(smoothing: float) -> None:
 def test_mixed_targets_have_the_cross_entropy_of_soft_ones(smoothing: float, lam: float) -> None:
     soft = lam * F.one_hot(LABELS, 5) + (1 - lam) * F.one_hot(LABELS.flip(0), 5)
     expected = F.cross_entropy(LOGITS, soft, label_smoothing=smoothing)
-    found = classification_loss(LOGITS, Targets(LABELS, LABELS.flip(0), lam), smoothing)
+    found = training_loss(
+        LOGITS, Targets(LABELS, LABELS.flip(0), lam), make_loss(LossConfig(label_smoothing=smoothing))
+    )
     torch.testing.assert_close(found, expected)
 
 
 def test_it_is_computed_in_float32_whatever_the_model() -> None:
     half = LOGITS.bfloat16()
-    found = classification_loss(half, Targets(LABELS), 0.1)
+    found = training_loss(half, Targets(LABELS), make_loss(LossConfig(label_smoothing=0.1)))
     assert found.dtype == torch.float32
     assert torch.equal(found, F.cross_entropy(half.float(), LABELS, label_smoothing=0.1))
 

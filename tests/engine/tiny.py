@@ -16,6 +16,7 @@ from phalanx.data.sources.open import open_data
 from phalanx.data.training import training_pipeline
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import StepPlan, make_plan
+from phalanx.engine.loss import make_loss
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine
@@ -101,7 +102,7 @@ def tiny_run(*settings: str, model: nn.Module | None = None, loss_scale: LossSca
         engine=Engine(
             machine,
             Inputs(machine, config.augment, spec.mean, spec.std, seed),
-            config.loss.label_smoothing,
+            make_loss(config.loss),
             config.eval.k(len(spec.classes)),
             seed,
             monitor=config.train.monitor,

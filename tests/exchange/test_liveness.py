@@ -13,8 +13,8 @@ import pytest
 
 from phalanx.errors import UserError
 from phalanx.exchange.liveness import Listener, LivenessWatch
-from tests.lab.hosts import until
 from tests.processes import preload, start
+from tests.waiting import until
 
 SILENCE_S = 2.0
 

@@ -16,7 +16,8 @@ import pytest
 from phalanx.net.interfaces import free_port
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
-from tests.lab.hosts import Lab, hosts_up, until
+from tests.lab.hosts import Lab, hosts_up
+from tests.waiting import until
 
 TRAIN = [sys.executable, "-m", "phalanx", "train", "digits", "model.name=wrn10_1", "machine.precision=fp32", *LEAN]
 ENDLESS = ["train.length=1000000st", "eval.every=100%", "checkpoint.every=100%", "train.log_every=1"]

@@ -14,7 +14,8 @@ import pytest
 
 from phalanx.runs.events import EVENTS_FILE, read_events
 from tests.conftest import LEAN
-from tests.lab.hosts import Lab, until
+from tests.lab.hosts import Lab
+from tests.waiting import until
 
 PHALANX = [sys.executable, "-m", "phalanx", "train", "digits", "model.name=wrn10_1", "machine.precision=fp32", *LEAN]
 PHALANX += ["train.log_every=2", "--global-batch-size", "96"]
@@ -184,7 +185,7 @@ def test_paddles_nccl2_example_is_collective(lab: Lab, tmp_path: Path, method: l
         said = started.finish()
     assert "collective updates" in said["h1"]  # the first trainer speaks for all
     for text in said.values():
-        assert text.count("--update-method pserver is overruled: PADDLE_TRAINING_ROLE=TRAINER") == len(method)
+        assert text.count("--update-method pserver is ignored: PADDLE_TRAINING_ROLE=TRAINER") == len(method)
     assert len(steps(tmp_path / "run")[-1]["ranks"]) == 2
 
 

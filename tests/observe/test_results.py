@@ -12,7 +12,7 @@ from phalanx.errors import UserError
 from phalanx.observe.results import RunResult, read_results
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
-from tests.lab.hosts import until
+from tests.waiting import until
 
 
 def row(run: Path) -> RunResult:

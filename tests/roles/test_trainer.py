@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from phalanx.runs import checkpoint
 from phalanx.runs.events import read_events
 from phalanx.runs.folder import find_run
 from tests.conftest import LEAN
+from tests.waiting import until
 
 # Small enough for seconds, with everything that could break exactness: momentum, warm-up, batch norm, random crops,
 # rotation, dropout, mixing, erasing, EMA, an epoch that the batch size does not divide, checkpoints in mid-epoch.
@@ -71,11 +71,9 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def until_saved(out: Path, step: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while not (out / "checkpoints" / f"step-{step:08d}").is_dir():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    saved = out / "checkpoints" / f"step-{step:08d}"
+    until(lambda: saved.is_dir() or process.poll() is not None)
+    assert saved.is_dir(), process.communicate()[0]
 
 
 def final(out: Path) -> dict[str, dict[str, torch.Tensor]]:
@@ -173,11 +171,9 @@ def test_a_signal_saves_names_the_way_on_and_loses_nothing(
 ) -> None:
     out = tmp_path / "run"
     process = start("digits", *SMALL, "checkpoint.every=100%", "--out", str(out))
-    deadline = time.monotonic() + 60
-    while not (out / "log.txt").exists() or "step 4" not in (out / "log.txt").read_text():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    log = out / "log.txt"
+    until(lambda: (log.exists() and "step 4" in log.read_text()) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()[0]
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == code, said

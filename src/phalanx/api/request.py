@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from phalanx.api.code import with_code
 from phalanx.config.flags import flag_layers, imply_collective
 from phalanx.config.recipes import default_recipe, load_recipe
 from phalanx.config.resolve import Layer, parse_override, resolve
 from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
+from phalanx.custom.installed import is_importing
 from phalanx.errors import UserError
 from phalanx.launch.env.assign_role import assign_role, settings_from_role
 from phalanx.roles.request import Request, resume_request
@@ -30,14 +32,24 @@ def make_request(
     resume: str | None = None,
     at: str | None = None,
     init_from: Path | None = None,
+    accept_code: str | None = None,
     role: Role | None = None,
     command: str = "",
 ) -> Request:
-    """What to train. `overrides` are layers, or texts such as optim.lr=0.2; a launcher gave this process `role`."""
+    """What to train. `overrides` are layers, or texts such as optim.lr=0.2; a launcher gave this process `role`.
+
+    `accept_code` (run or new) chooses where the user's own code has changed since a resumed run began.
+    """
+    if is_importing():
+        raise UserError(
+            "a run cannot be started while its own code is imported",
+            why="every process of a run imports the file that defines your model, loss or dataset",
+            remedy="put the call under `if __name__ == '__main__':`, so that only the script itself makes it",
+        )
     given = [*flag_layers(flags), *(parse_override(one) if isinstance(one, str) else one for one in overrides)]
     command = command or command_line()
     if resume is not None:
-        return _resumed(given, recipe, out, resume, at, init_from, role, command)
+        return with_code(_resumed(given, recipe, out, resume, at, init_from, role, command), accept_code)
     if at is not None:
         raise UserError(
             "--at does not go without --resume",
@@ -48,7 +60,8 @@ def make_request(
     given, note = settings_from_role(role, layers, given)
     resolved = resolve([*layers, *imply_collective(layers, given)])
     _refuse_other_world(resolved.config.exchange, role)
-    return Request(resolved, command, out=out, init_from=init_from, notes=(note,) if note else ())
+    request = Request(resolved, command, out=out, init_from=init_from, notes=(note,) if note else ())
+    return with_code(request, accept_code)
 
 
 def _resumed(

@@ -1,4 +1,4 @@
-"""`phalanx serve-data`: a server that decodes for trainers. Nothing heavy is imported until it runs."""
+"""`phalanx serve-data`: a data server. Heavy imports happen when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,15 +28,22 @@ def serve_data(
     ] = None,
 ) -> None:
     """Make batches for trainers here or on other machines (`phalanx train --data-service`)."""
+    from phalanx.api.code import with_code
     from phalanx.config.flags import flag_layers
     from phalanx.config.recipes import default_recipe, load_recipe
     from phalanx.config.resolve import parse_override, resolve
+    from phalanx.custom import user_code
+    from phalanx.custom.installed import install
+    from phalanx.roles.request import Request
 
     words = settings or []
     recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
     layers = [*flag_layers({"data": data, "seed": seed}), *map(parse_override, overrides)]
-    config = resolve([*load_recipe(recipe or default_recipe(layers)).layers, *layers]).config
+    resolved = resolve([*load_recipe(recipe or default_recipe(layers)).layers, *layers])
+    request = with_code(Request(resolved, "phalanx serve-data"))
+    install(request.code)
 
     from phalanx.roles.data_server import serve_data as serve
 
-    serve(Console(), config, bind, threads, key_file)
+    with user_code():
+        serve(Console(), request.config, bind, threads, key_file)

@@ -4,15 +4,25 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from phalanx.config.durations import Duration
+from phalanx.custom.reference import is_reference
 from phalanx.migrate.model_names import translate_name
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+
+
+def _named_code(text: str) -> str:
+    if not is_reference(text):
+        raise ValueError("or your own code, as file.py:Name or package.module:name")
+    return text
+
+
+OwnCode = Annotated[str, AfterValidator(_named_code)]  # a reference to the user's own code
 
 
 class Section(BaseModel):
@@ -22,7 +32,7 @@ class Section(BaseModel):
 
 
 class ModelConfig(Section):
-    name: str = Field("cifar_resnet20", description="a name that `phalanx models` lists")
+    name: str = Field("cifar_resnet20", description="a name that `phalanx models` lists, or your own: nets.py:TinyNet")
     pretrained: bool = Field(False, description="start from timm's published weights (needs the network)")
     initializer: Literal["default", "kaiming", "xavier", "orthogonal", "truncated-normal"] = Field(
         "default", description="how convolution and linear weights start; default leaves it to the model"
@@ -119,11 +129,18 @@ class AugmentConfig(Section):
 
 
 class LossConfig(Section):
+    name: Literal["cross_entropy"] | OwnCode = Field(
+        "cross_entropy", description="cross_entropy, or your own: losses.py:focal, called with logits and labels"
+    )
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    options: dict[str, Any] = Field({}, description="further keyword arguments of your own loss")
 
 
 class OptimConfig(Section):
-    name: str = Field("sgd", description="a name from torch or timm: sgd, adamw, lars, lamb, lion, muon-sgd …")
+    name: str = Field(
+        "sgd",
+        description="a name from torch or timm: sgd, adamw, lars, lamb, lion, muon-sgd …; or your own: optims.py:MySGD",
+    )
     lr: Positive = 0.1
     lr_per: Count | None = Field(None, description="linear scaling rule: `lr` is for this many samples a step")
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -142,7 +159,11 @@ OnePart = Annotated[str, Field(pattern=r"^(one-worker|one-of-[1-9]\d*)$")]
 
 
 class ScheduleConfig(Section):
-    kind: Literal["constant", "step", "cosine", "polynomial", "one-cycle"] = "cosine"
+    kind: Literal["constant", "step", "cosine", "polynomial", "one-cycle"] | OwnCode = Field(
+        "cosine",
+        description="constant, step, cosine, polynomial, one-cycle; or your own: schedules.py:rate, "
+        "called with step, total steps and peak rate",
+    )
     warmup: Duration = Duration(0, "ep")
     warmup_kind: Literal["linear", "power", "sqrt"] = "linear"
     warmup_start: Share | OnePart = Field(
@@ -291,6 +312,14 @@ class MachineConfig(Section):
         return self
 
 
+class CodeConfig(Section):
+    """The user's own code that a run uses. Filled in when a run starts; the files are in the run's folder."""
+
+    files: dict[str, str] = Field({}, description="written by phalanx: SHA-256 of each file of your own code")
+    packages: dict[str, str] = Field({}, description="written by phalanx: SHA-256 of each module of an own package")
+    origins: dict[str, str] = Field({}, description="written by phalanx: where each file was when the run started")
+
+
 class RunConfig(Section):
     """A whole run. `phalanx recipes NAME` prints one resolved, with the origin of each value."""
 
@@ -306,6 +335,7 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     machine: MachineConfig = MachineConfig()
+    code: CodeConfig = CodeConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":

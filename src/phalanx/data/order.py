@@ -24,7 +24,7 @@ def num_batches(num_samples: int, batch: int, drop_last: bool) -> int:
 
 
 def split(batch: Indices, parts: int) -> list[Indices]:
-    """A step's samples over its micro-batches, as evenly as possible, none of one sample (batch norm again).
+    """Split a step's samples into micro-batches, as evenly as possible, none of a single sample (batch norm again).
 
     Where there are too few samples for all parts, the later parts are empty.
     """
@@ -38,7 +38,7 @@ class Share:
     """Which micro-batches of each step belong to one worker: neighbouring ones, as evenly as possible.
 
     A step has `accumulate` of them for each worker, or as many as `micro_batches` says: a job that lost a worker keeps
-    their number, so that what is computed stays the same, and some of its workers have one more than others.
+    their number, so that the result stays the same; some workers then have one more than others.
     """
 
     rank: int = 0
@@ -68,7 +68,7 @@ class Work:
 
     @property
     def samples(self) -> int:
-        """This worker's."""
+        """Samples of this worker."""
         return sum(len(indices) for _, indices in self.micro)
 
 

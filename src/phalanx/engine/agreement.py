@@ -23,18 +23,23 @@ _OWN = {
     *("name", "data.source", "data.val", "data.val_labels", "data.quarantine"),
     *("data.threads", "data.prefetch", "data.service", "data.service_key", "data.service_fallback"),
     *("machine.device", "machine.gpus", "machine.threads", "machine.allocator"),
-    *("train.log_dir", "train.curves"),
+    *("train.log_dir", "train.curves", "code.origins"),
 }
+_CODE = "code of "  # before the name of a file of the user's own code
 
 
 def refuse_other_settings(rendezvous: Rendezvous, config: RunConfig, worker: int) -> None:
-    """Raise where a worker was started with another value of a setting than the first one. All workers call this."""
+    """Refuse a worker whose settings differ from the first worker's. All workers call this."""
     settings = {key: value for key, value in flatten(config.model_dump(mode="json")).items() if key not in _OWN}
-    # The run's file, from which one that joins later may have its settings, says what was settled since.
+    digests = {**settings.pop("code.files"), **settings.pop("code.packages")}
+    settings |= {f"{_CODE}{name}": digest[:12] for name, digest in digests.items()}
+    # A worker that joins later may read its settings from config.yaml, where the job-wide ones are chosen already.
     job_settings = {f"machine.{name}" for name in JOB_WIDE}
     found = _first_difference(rendezvous, "settings", settings, worker, ignored_if_joining=job_settings)
     if found is not None:
         key, values = found
+        if key.startswith(_CODE):
+            raise _other_code(key, values)
         raise UserError(
             f"the workers of this job differ in {key}: {values}",
             why="each computes a part of every step, so all must have the same settings",
@@ -42,8 +47,17 @@ def refuse_other_settings(rendezvous: Rendezvous, config: RunConfig, worker: int
         )
 
 
+def _other_code(key: str, values: str) -> UserError:
+    name = key.removeprefix(_CODE)
+    return UserError(
+        f"the workers of this job have different code in {name}: {values}",
+        why="the SHA-256 digests differ; each worker computes a part of every step with this code",
+        remedy=f"copy the same {name} to all hosts; `phalanx launch` does that by itself",
+    )
+
+
 def refuse_other_data(rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, worker: int) -> None:
-    """Raise where a worker's data are not the first one's. All workers call this."""
+    """Refuse a worker whose data differ from the first worker's. All workers call this."""
     about = {
         "training images": len(splits.train),
         "validation images": len(splits.val),

@@ -11,7 +11,7 @@ from phalanx.exchange.rendezvous import Rendezvous
 from phalanx.machine.settings import Settings
 
 
-class Agreed(NamedTuple):
+class AlgorithmNotes(NamedTuple):
     """What there is to say about the choice: `notes` for the log, `warnings` for the screen too."""
 
     notes: list[str]
@@ -20,15 +20,15 @@ class Agreed(NamedTuple):
 
 def agree_on_algorithms(
     model: nn.Module, settings: Settings, rendezvous: Rendezvous, rank: int, shapes: Sequence[tuple[int, int, int, int]]
-) -> Agreed:
+) -> AlgorithmNotes:
     """Take the first worker's convolution algorithms. All workers call this.
 
     `shapes` are the micro-batches that training will see. A resumed run keeps the algorithms of its checkpoint.
     """
     if settings.fast_path == "off":
-        return Agreed([], [])
+        return AlgorithmNotes([], [])
     note = cpu.choose(model, shapes, settings) if rank == 0 else ""
     mine = json.dumps(cpu.state(model)) if rank == 0 else ""
     chosen = json.loads(rendezvous.gather("convolutions", mine)[0])
     warning = cpu.agree(model, chosen)
-    return Agreed([note] if note else [], [warning] if warning and rank == 0 else [])
+    return AlgorithmNotes([note] if note else [], [warning] if warning and rank == 0 else [])

@@ -6,9 +6,8 @@ from contextlib import closing
 import torch
 from torch import Tensor, nn
 
-from phalanx.data.augment.mixing import Targets
 from phalanx.data.base import Batch, MicroBatch
-from phalanx.engine.loss import classification_loss, correct
+from phalanx.engine.loss import PLAIN, correct
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 
@@ -26,7 +25,7 @@ def evaluate(
     watch: Callable[[Batch, Tensor], None] | None = None,
     stopping: Callable[[], bool] = bool,
 ) -> Totals:
-    """Loss (without label smoothing) and accuracy over all batches. `watch` gets each batch with its logits."""
+    """Loss (plain cross-entropy) and accuracy over all batches. `watch` gets each batch with its logits."""
     training = model.training
     model.eval()
     totals = Totals()
@@ -50,6 +49,6 @@ def _answer(model: nn.Module, micro: MicroBatch, engine: Engine, totals: Totals)
         logits = torch.stack(answers).sum(0) if len(answers) > 1 else answers[0]
     if micro.count:
         hits1, hitsk = correct(logits, labels, engine.k).tolist()
-        loss = float(classification_loss(logits, Targets(labels), 0.0))
+        loss = float(PLAIN(logits.float(), labels))
         totals.add(Totals(micro.count, loss * micro.count, hits1, hitsk))
     return logits

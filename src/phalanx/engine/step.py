@@ -12,7 +12,7 @@ from torch import nn
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.data.random import bits
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loss import classification_loss, correct
+from phalanx.engine.loss import Loss, correct, training_loss
 from phalanx.engine.state import TrainState
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import ONE_VIEW, Views
@@ -23,15 +23,15 @@ from phalanx.machine.settings import Settings
 
 @dataclass(frozen=True)
 class Engine:
-    """What stays the same from step to step."""
+    """The context that all steps and evaluations of a run share: settings, inputs, loss, seed."""
 
     settings: Settings
     inputs: Inputs
-    label_smoothing: float
+    loss: Loss  # of training
     k: int
     seed: int
-    views: Views = ONE_VIEW  # in evaluation
-    monitor: int = 0  # steps between measurements of norms; 0 is never
+    views: Views = ONE_VIEW  # of evaluation
+    monitor: int = 0  # steps between norm measurements; 0 is off
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _gradients(
     with exchange.gradients.accumulate(last):
         with engine.settings.autocast():
             logits = exchange.gradients.forward(images)
-            loss = classification_loss(logits, targets, engine.label_smoothing)
+            loss = training_loss(logits, targets, engine.loss)
         # One transfer brings loss and counts to the host; the loss is needed there before the update anyway.
         value, hits1, hitsk = torch.stack(
             [loss.detach().double(), *correct(logits, targets.labels, engine.k).double()]

@@ -27,10 +27,12 @@ def restore(
     *,
     at_step: int | None = None,
     evaluator: bool = False,
+    code: Mapping[str, str] | None = None,
 ) -> Resume:
     """Restore weights, optimizer, position and metrics from a checkpoint, by default the newest complete one.
 
     With a separate `evaluator`, results may be newer than the checkpoint, and the evaluator marks the best.
+    `code` has the digests of the user's files.
     """
     warnings: list[str] = []
     if at_step is None:
@@ -62,6 +64,12 @@ def restore(
         if not evaluator:
             _mark_best(folder, state)
         measured = evaluator and any(one.step == state.step for one in known)
+    before = loaded.state["config"].get("code", {}).get("files", {})
+    changed = sorted(name for name, digest in (code or {}).items() if before.get(name) != digest)
+    if changed:
+        warnings.append(
+            f"{', '.join(changed)} has changed since this checkpoint was saved, and the change was accepted"
+        )
     if loaded.state["samples_per_step"] != plan.samples_per_step:
         warnings.append(
             f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "

@@ -53,7 +53,7 @@ def make_exchange(
     assert isinstance(rendezvous, StoreRendezvous)
     peers = join_group(rendezvous, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
-        synchronise(model, settings.device)
+        synchronise(model, settings.device, peers)
     return collective_exchange(
         model,
         update,

@@ -6,19 +6,28 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 MARK = "PHALANX_AGENT"  # AGENT/ROLE/, in the environment of a role and of the processes that it starts
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 T = TypeVar("T")
 
 
-def adopt_orphans() -> None:
-    """Become the parent of processes that roles leave behind, instead of init. Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Be the parent of processes that roles leave behind, instead of init. Linux only."""
+    if sys.platform != "linux":
+        yield
+        return
+    libc, before = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:  # afterwards this process may do other work, and would not wait for orphans
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:

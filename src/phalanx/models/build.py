@@ -3,11 +3,13 @@
 from torch import nn
 
 from phalanx.config.schema import ModelConfig
+from phalanx.custom import is_reference
 from phalanx.errors import UserError, nearest
 from phalanx.models import cifar, fast
 from phalanx.models.cifar import CifarNet, StagePlan, build_cifar, plan_of
 from phalanx.models.classic import CLASSICS, build_classic
 from phalanx.models.initialize import initialize, undo_zero_init
+from phalanx.models.own import build_own
 from phalanx.models.zoo import build_timm
 
 LISTED = (*cifar.LISTED, fast.NAME, *CLASSICS)
@@ -16,8 +18,8 @@ FAST_OPTIONS = ("width", "edge")
 
 
 def is_ours(name: str) -> bool:
-    """Whether Phalanx builds the model itself: a network of ours, or a classic."""
-    return name == fast.NAME or name in CLASSICS or plan_of(name) is not None
+    """Whether Phalanx builds the model itself: a network of ours, a classic, or the user's own."""
+    return is_reference(name) or name == fast.NAME or name in CLASSICS or plan_of(name) is not None
 
 
 def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
@@ -27,6 +29,8 @@ def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_s
             f"model.initializer={config.initializer} would overwrite the weights that model.pretrained fetches",
             remedy="leave one of the two out",
         )
+    if is_reference(config.name):
+        return build_own(config, num_classes=num_classes, channels=channels, image_size=image_size)
     if config.name == fast.NAME:
         _refuse_foreign(config, FAST_OPTIONS)
         quick = fast.build_fast(num_classes=num_classes, channels=channels, image_size=image_size, **config.options)

@@ -102,12 +102,12 @@ class LiveDisplay:
         self._console.print(Text(f"{row}  best" if event.best else row, style="bold" if event.best else ""))
 
     def tick(self, tick: Tick) -> None:
-        self._last = tick
         if self._task is None:
             self._progress.start()
         self._advance(tick)
 
     def _advance(self, tick: Tick) -> None:
+        self._last = tick
         if self._task is None:
             self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
         self._progress.update(
@@ -127,4 +127,8 @@ class LiveDisplay:
 
 def make_display(console: Console, worker: int | None = None) -> Display:
     """The display for a console. `worker` is the rank of this worker, if there are several."""
+    if console.is_jupyter:
+        from phalanx.observe.notebook import NotebookDisplay
+
+        return NotebookDisplay(console)
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console, worker)

@@ -4,12 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from phalanx.errors import UserError
 from phalanx.observe.figures import refuse_other_endings, save_figure
 from phalanx.runs import events as ev
 from phalanx.runs.events import Record, read_events
+
+if TYPE_CHECKING:
+    from phalanx.observe.notebook_figure import NotebookFigure
 
 Axis = Literal["step", "epoch", "time"]
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
@@ -87,9 +90,14 @@ def seconds_of_training(records: Sequence[Record]) -> list[float]:
 
 
 def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
-    """Accuracy, loss and learning rate of the runs. A file's ending chooses PNG, SVG or PDF."""
+    """Draw the curves of the runs into files. A file's ending chooses PNG, SVG or PDF."""
     for out in outs:
         refuse_other_endings(out)
+    save_figure(curves_figure(runs, axis), *outs)
+
+
+def curves_figure(runs: list[Path], axis: Axis = "epoch") -> "NotebookFigure":
+    """Accuracy, loss and learning rate of the runs in one figure."""
     named = [read_curves(run, axis, label) for run, label in zip(runs, run_names(runs), strict=True)]
     if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
         raise NothingToDraw(
@@ -97,9 +105,9 @@ def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
             why="no step or evaluation has been reported",
             remedy="train a little longer",
         )
-    from matplotlib.figure import Figure
+    from phalanx.observe.notebook_figure import NotebookFigure
 
-    figure = Figure(figsize=(12, 3.8), layout="constrained", dpi=130)
+    figure = NotebookFigure(figsize=(12, 3.8), layout="constrained", dpi=130)
     accuracy, loss, rate = figure.subplots(1, 3)
     single = len(named) == 1
     for number, curves in enumerate(named):
@@ -124,7 +132,7 @@ def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
     legend = accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
     for label in legend.get_texts():
         label.set_parse_math(False)
-    save_figure(figure, *outs)
+    return figure
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from phalanx.config.durations import Duration
 from phalanx.config.schema import ScheduleConfig
+from phalanx.custom import is_reference, load
+from phalanx.errors import UserError
 
 _ONE_CYCLE_START = 1 / 25  # Smith & Topin's division factor, as in torch
 _ONE_CYCLE_RISE = 0.3  # share of the run, if no warm-up is given
@@ -30,7 +32,20 @@ class Schedule:
     def __call__(self, step: int) -> float:
         if step < self.warmup:
             return self.peak * self._rise(step)
+        if is_reference(self.kind):
+            return self._own(step)
         return self.peak * self._decay(step)
+
+    def _own(self, step: int) -> float:
+        """The rate by the user's function of (step, total steps, peak rate)."""
+        rate = load(self.kind)(step, self.total, self.peak)
+        if not isinstance(rate, int | float) or not math.isfinite(rate) or rate < 0:
+            raise UserError(
+                f"{self.kind} returned {rate!r} for step {step}",
+                why="a learning rate is a finite number that is not negative",
+                remedy="return a float",
+            )
+        return float(rate)
 
     def _rise(self, step: int) -> float:
         done = (step + (1 if self.kind == "one-cycle" else self.warmup_offset)) / self.warmup
@@ -41,6 +56,8 @@ class Schedule:
         return float((self.warmup_start + (1 - self.warmup_start) * shape) * self._decay(self.warmup))
 
     def _decay(self, step: int) -> float:
+        if is_reference(self.kind):
+            return self._own(step) / self.peak
         done = min(1.0, (step - self.warmup) / max(1, self.total - self.warmup))
         if self.kind in ("cosine", "one-cycle"):
             return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2

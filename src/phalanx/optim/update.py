@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from phalanx.config.schema import OptimConfig
+from phalanx.custom import is_reference
 from phalanx.errors import UserError, nearest
 from phalanx.machine.skip_dynamo import bare_step, skip_dynamo
 from phalanx.optim.muon import MuonSGD
+from phalanx.optim.own import make_own
 from phalanx.optim.schedule import Schedule
 
 Groups = list[dict[str, Any]]
@@ -37,7 +39,7 @@ class Update:
         self.names = decayed + exempted  # in the optimizer's own order
         self._params = params
         self.schedule = schedule
-        self._name = config.name.lower()
+        self._name = config.name if is_reference(config.name) else config.name.lower()
         skip_dynamo()
         self._optimizer = make_optimizer(groups, config, schedule(0))
         self._step = bare_step(self._optimizer)
@@ -110,6 +112,8 @@ def _restored(value: Any) -> Any:
 
 def make_optimizer(groups: Groups, config: OptimConfig, lr: float) -> torch.optim.Optimizer:
     """An optimizer by name: one of torch's, muon-sgd, or any of timm's, which is slow to import."""
+    if is_reference(config.name):
+        return make_own(groups, config, lr)
     name = config.name.lower()
     common: dict[str, Any] = {"lr": lr, "weight_decay": config.weight_decay}
     adaptive: dict[str, Any] = {"fused": _fusible(groups), "betas": (config.momentum, 0.999), **config.options}

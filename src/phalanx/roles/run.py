@@ -1,8 +1,11 @@
-"""The one way into a process of a job: `run(request, role)`, whatever started it."""
+"""The entry point of every process of a job: `run(request, role)`."""
 
 from rich.console import Console
 
 from phalanx.config.role import Role
+from phalanx.custom import user_code
+from phalanx.custom.installed import install
+from phalanx.custom.reference import references
 from phalanx.machine.openmp import let_idle_threads_spin_while_alone
 from phalanx.roles.console import console_of
 from phalanx.roles.request import Request
@@ -11,7 +14,13 @@ from phalanx.roles.role_log import keep_log, log_of
 
 
 def run(request: Request, role: Role, console: Console | None = None) -> Result:
-    """Be the trainer, parameter server, data server or evaluator that `role` says, until its work is done."""
+    """Run a trainer, parameter server, data server or evaluator to its end."""
+    install(request.code)
+    with user_code():
+        return _run(request, role, console)
+
+
+def _run(request: Request, role: Role, console: Console | None) -> Result:
     config = request.config
     log_at = log_of(role, config)
     log = keep_log(log_at, role) if log_at else None
@@ -19,7 +28,8 @@ def run(request: Request, role: Role, console: Console | None = None) -> Result:
         case "server":
             from phalanx.roles.server import serve
 
-            serve(role, config.exchange)
+            named = references(config.model_dump(mode="json"))
+            serve(role, config.exchange, code={text for texts in named.values() for text in texts})
             return Result(folder=role.run)
         case "data":
             from phalanx.roles.data_server import serve_role

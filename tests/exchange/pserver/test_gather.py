@@ -16,8 +16,9 @@ from phalanx.exchange.base import LostWorker
 from phalanx.exchange.liveness import watch_servers
 from phalanx.exchange.pserver.gather import Gathered, ServerRendezvous
 from phalanx.net.seal import Refused
-from tests.exchange.pserver.pserver_jobs import JobOfProcesses, until
+from tests.exchange.pserver.pserver_jobs import JobOfProcesses
 from tests.processes import start
+from tests.waiting import until
 
 SILENCE_S = 3.0
 LONG = 120.0  # what ends a test that fails; never what ends a gathering here

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from phalanx.exchange.pserver.servers import declare_lost
-from tests.exchange.pserver.pserver_jobs import JobOfProcesses, local, until
+from tests.exchange.pserver.pserver_jobs import JobOfProcesses, local
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("job", [(2, 1, "ipc")], indirect=True)

@@ -1,4 +1,4 @@
-"""The lease table of a trainer: each step's work is delivered exactly once and in order, whoever made it."""
+"""The lease table of a trainer: each step's work is delivered exactly once and in order, whichever server made it."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -8,18 +8,18 @@ from typing import Generic, TypeVar
 from phalanx.data.order import Work
 from phalanx.errors import UserError
 
-H = TypeVar("H")  # who holds a lease
-M = TypeVar("M")  # what is made of it
+H = TypeVar("H")  # holds a lease: a server
+M = TypeVar("M")  # what is made of it: a batch
 
 
 @dataclass
 class Lease(Generic[H, M]):
-    """A step's work, who was asked to make it, and what came of it."""
+    """A step's work, the servers that make it, and the batch."""
 
     number: int
     work: Work
-    holders: set[H] = field(default_factory=set)  # who owes it: nobody, one, or several where one is slow
-    failed: dict[H, UserError] = field(default_factory=dict)  # who could not make it, and why
+    holders: set[H] = field(default_factory=set)  # that owe it: none, one, or several where one is slow
+    failed: dict[H, UserError] = field(default_factory=dict)  # those that could not make it, and why
     made: M | None = None
 
 
@@ -40,7 +40,7 @@ class Leases(Generic[H, M]):
         self._ahead.popleft()
 
     def open(self, ahead: int) -> Iterator[Lease[H, M]]:
-        """Those that nobody is making, in order, among the next `ahead`."""
+        """Those that no server is making, in order, among the next `ahead`."""
         self._extend(ahead)
         return (lease for lease in list(self._ahead)[:ahead] if lease.made is None and not lease.holders)
 
