@@ -245,7 +245,7 @@ def test_a_disk_that_fills_with_checkpoints(lab: Lab) -> None:
     assert "trainer-0 on h3 ended with code 2: the checkpoint of step " in refused.stderr
     assert f"cannot be written to {lab.own / out}/checkpoints; the job ends" in refused.stderr
     _, _, log = refused.stderr.partition(f"last lines of {out}/logs/trainer-0.log:\n")
-    for part in ("No space left on device", "make room", "is whole"):
+    for part in ("No space left on device", "free some space", "is complete"):
         assert part in log
     until(lambda: not agents(lab))
 
