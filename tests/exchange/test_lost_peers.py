@@ -255,4 +255,4 @@ def test_whom_a_trainer_waits_for_is_said(tmp_path: Path) -> None:
         started.append(here(role(0), *words))
         output = said(started[0])
     assert "waits for trainer-1; 1 of 2 are here" in output
-    assert "waits in vain for trainer-1" in output
+    assert "waited in vain for trainer-1" in output

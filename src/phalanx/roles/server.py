@@ -76,11 +76,11 @@ def _handle(server: Server, allowlist: Allowlist | None, frames: list[Any]) -> N
         server.handle(frames)
     elif allowlist.admits(address := str(frames[0].get("Peer-Address"))):
         server.handle(frames)
-        _narrow(allowlist, server, bytes(frames[0].buffer), address)
+        _admit(allowlist, server, bytes(frames[0].buffer), address)
 
 
-def _narrow(allowlist: Allowlist, server: Server, identity: bytes, address: str) -> None:
-    """Where trainers' hosts were not known, they are when all have joined: then no other hosts are admitted."""
+def _admit(allowlist: Allowlist, server: Server, identity: bytes, address: str) -> None:
+    """Where workers' hosts were not known: admit those that join, and once all have joined, no others."""
     members = server.members
     if allowlist.first_come and any(member.identity == identity for member in members.by_rank.values()):
         allowlist.add(address)
@@ -99,7 +99,7 @@ def _wait_for_the_first(role: Role, waiting: Patience, presence: Presence) -> No
             remedy="see whether the workers were started, and whether they know this address and the same PHALANX_KEY",
         )
     if waiting.due:
-        waiting.word(f"{role.name} at {role.servers[role.rank]} waits for the first worker")
+        waiting.report(f"{role.name} at {role.servers[role.rank]} waits for the first worker")
 
 
 def bind(

@@ -52,9 +52,9 @@ def test_all_hear_the_same_and_so_does_who_comes_later(job: JobOfProcesses) -> N
         heard = list(pool.map(sync_step, (0, 1), ("first", "second")))
     assert heard == [["first", "second"]] * 2
     assert sync_step(1, "started anew, on another machine") == ["first", "second"]
-    with pytest.raises(LostWorker, match="1 of 2 workers did not come within 1 s") as caught:
+    with pytest.raises(LostWorker, match="1 of 2 workers did not connect within 1 s") as caught:
         ServerRendezvous(job.role("trainer", 0), 1).gather("other", "alone")
-    assert "has not heard of worker 1" in caught.value.why
+    assert "has no text from worker 1" in caught.value.why
 
 
 @pytest.mark.parametrize("job", [(1, 1, "tcp")], indirect=True)
@@ -81,12 +81,12 @@ def test_who_was_told_of_another_number_of_workers_is_told_so() -> None:
     gathered.take(0, {"topic": "t", "text": "x", "world": 3})
     with pytest.raises(UserError, match="worker 1 cannot join") as caught:
         gathered.take(1, {"topic": "t", "text": "y", "world": 2})
-    assert caught.value.why == "it was told of 2 workers, the others of 3"
+    assert caught.value.why == "it was started as one of 2 workers, the others as some of 3"
     # What the job is, is known once somebody has joined; the first word about it no longer counts.
     assert gathered.take(1, {"topic": "t", "text": "y", "world": 2}, 2) == ([], ["x", "y"])
     with pytest.raises(UserError) as caught:
         gathered.take(0, {"topic": "t", "text": "x", "world": 3}, 2)
-    assert caught.value.why == "it was told of 3 workers, the others of 2"
+    assert caught.value.why == "it was started as one of 3 workers, the others as some of 2"
 
 
 @pytest.mark.parametrize("job", [(1, 2, "tcp")], indirect=True)
@@ -94,7 +94,7 @@ def test_a_worker_hears_of_another_number_of_workers_from_the_server(job: JobOfP
     with ThreadPoolExecutor(2) as pool:
         sync_step = [ServerRendezvous(job.role("trainer", rank), 60).gather for rank in (0, 1)]
         assert list(pool.map(lambda one: one("t", "x"), sync_step)) == [["x", "x"]] * 2
-    with pytest.raises(UserError, match="it was told of 3 workers, the others of 2"):
+    with pytest.raises(UserError, match="it was started as one of 3 workers, the others as some of 2"):
         ServerRendezvous(replace(job.role("trainer", 1), world=3), 60).gather("t", "x")
 
 
