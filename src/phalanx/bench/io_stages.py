@@ -1,4 +1,4 @@
-"""Where the time of one image goes: read, undo the entropy coding, decode and resize, and everything around it."""
+"""The time of one image by stage: read, entropy decoding, decode and resize, and the rest."""
 
 import time
 from collections.abc import Callable, Sequence

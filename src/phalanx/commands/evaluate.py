@@ -1,4 +1,4 @@
-"""`phalanx eval`: exact accuracy of a trained model, class by class, with a picture of what it confuses."""
+"""`phalanx eval`: exact accuracy of a trained model, class by class, with a confusion matrix."""
 
 import json
 import re
@@ -37,7 +37,7 @@ _TITLES = ("class", "samples", "correct", "top-1", "most confused with")
 
 @dataclass(frozen=True)
 class Result:
-    """What was found out about a model on some data."""
+    """The evaluation of a model on some data."""
 
     data: str
     k: int
@@ -98,7 +98,7 @@ def measure(
 def _validation(trained: Trained, console: Console) -> Source:
     try:
         splits = open_data(trained.config.data, threads=trained.threads)
-    except UserError as error:  # a run may have moved, or been called from another folder
+    except UserError as error:  # the run may have moved, or started in another folder
         raise UserError(error.what, why=error.why, remedy=f"{error.remedy}; or name the data: --data PATH") from error
     if splits.val.classes != trained.spec.classes:
         raise UserError(
@@ -148,7 +148,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
 
         def watch(batch: Batch, logits: Tensor) -> None:
             labels.extend(micro.labels.numpy() for micro in batch.micro)
-            # By the same call as the accuracy, so that classes with equal logits are ranked alike.
+            # The same call as for the accuracy, so that ties are ranked alike.
             answers.append(logits.topk(k, dim=1).indices[:, 0].cpu().numpy())
             bad.extend(batch.bad)
             advance(batch.total)
@@ -159,7 +159,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
 
 
 def _short_name(data: str) -> str:
-    """`folder:/data/pets/val` → `val`: what tells evaluations of one model apart."""
+    """`folder:/data/pets/val` → `val`: a short name for the folder."""
     name = Path(data.rpartition(":")[2]).expanduser().resolve().name
     return re.sub(r"[^\w.-]+", "-", name) or "data"
 
@@ -169,9 +169,9 @@ def _made(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"the folder {folder} cannot be made",
+            f"cannot create the folder {folder}",
             why=error.strerror or str(error),
-            remedy="choose another place with --out",
+            remedy="choose another folder with --out",
         ) from error
     return folder
 
@@ -238,8 +238,8 @@ def _print(console: Console, folder: Path, trained: Trained, result: Result, cla
 
 
 def _compare(console: Console, trained: Trained, result: Result) -> None:
-    """Say so where training measured another number with these weights on this data."""
+    """Print a note if training measured another accuracy with these weights on this data."""
     if trained.judged is None or trained.judged.top1 == result.totals.top1:
         return
-    text = f"training measured {percent(trained.judged.top1)}: its precision, device, threads or data were other ones"
+    text = f"training measured {percent(trained.judged.top1)}: its precision, device, threads or data were different"
     console.print(Text(f"note: {text}"), soft_wrap=True)

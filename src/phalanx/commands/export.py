@@ -1,4 +1,4 @@
-"""`phalanx export`: a trained model as files that others can use, each checked before it gets its name."""
+"""`phalanx export`: a trained model as files that others can use, each checked before it is moved into place."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ def export_checkpoint(console: Console, place: Path, out: Path | None, formats: 
     wanted = list(dict.fromkeys(formats or DEFAULT_FORMATS))
     for name in wanted:
         _require(name)
-    # Only now, so that what a user has mistyped is told without waiting for torch.
+    # Imported only now, so that errors show without waiting for torch.
     from phalanx.commands.export_formats import WRITERS, describe
     from phalanx.commands.loading import load_trained
 
@@ -75,7 +75,7 @@ def _aside(folder: Path) -> Iterator[Path]:
         raise UserError(
             f"the model cannot be written to {folder}",
             why=error.strerror or str(error),
-            remedy="make room, mend the permissions, or choose another --out",
+            remedy="free disk space, fix the permissions, or choose another --out",
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""`phalanx predict`: what a trained model sees on pictures, the most probable classes first."""
+"""`phalanx predict`: the most probable classes of images."""
 
 import glob
 import json
@@ -59,7 +59,7 @@ class Prediction:
 
 
 def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
-    """Print what is on each image as it is known. The exit code tells whether all of them were readable."""
+    """Print the classes of each image. Returns 1 if an image was not readable."""
     names = list(dict.fromkeys(find_images(images)))
     trained = load_for_prediction(place, device)
     failed = 0
@@ -79,7 +79,7 @@ def load_for_prediction(place: Path, device: str) -> Trained:
 
 
 def find_images(words: Sequence[str]) -> list[bytes]:
-    """The image files that are meant: files as named, folders with all images below them, globs. In order."""
+    """Image files from names, folders (with subfolders) and globs, in order."""
     found: list[bytes] = []
     for word in words:
         # Path.glob refuses patterns that begin at the root
@@ -88,9 +88,9 @@ def find_images(words: Sequence[str]) -> list[bytes]:
         if not files:
             raise UserError(
                 f"there is no image at {word!r}",
-                why="the folder holds no file that ends like an image"
+                why="the folder has no image files"
                 if matches
-                else f"no file, folder or pattern matches, seen from {Path.cwd()}",
+                else f"no file, folder or pattern matches in {Path.cwd()}",
                 remedy="give image files, folders or globs such as 'photos/*.jpg'",
             )
         found += files
@@ -98,7 +98,7 @@ def find_images(words: Sequence[str]) -> list[bytes]:
 
 
 def _files(path: Path) -> list[bytes]:
-    """A file as it is; all images of a folder and of those in it."""
+    """The file itself; or all images of a folder and its subfolders."""
     if not path.is_dir():
         return [os.fsencode(path)]
     return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path)[0]]
@@ -135,7 +135,7 @@ def predict(trained: Trained, source: EncodedSource, top_k: int) -> Iterator[lis
 
 
 def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple[str, float]]]:
-    """The likeliest classes of the images of a batch that were readable, by index."""
+    """The most probable classes of the readable images of a batch, by index."""
     answers = {}
     classes = trained.spec.classes
     for micro in batch.micro:
@@ -172,7 +172,7 @@ def _as_json(prediction: Prediction) -> dict[str, object]:
 
 
 def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
-    """For a person: the image is named once."""
+    """Rows for people: the image is named once."""
     if prediction.error is not None:
         return [(prediction.image, f"not readable: {prediction.error}", "")]
     names = [prediction.image, *[""] * len(prediction.classes)]
@@ -180,7 +180,7 @@ def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
 
 
 def _lines(prediction: Prediction) -> list[tuple[str, str, str, str]]:
-    """For a program: each line stands for itself. The rank of an image that was not readable is `error`."""
+    """Rows for programs: complete lines. An unreadable image has the rank `error`."""
     if prediction.error is not None:
         return [(prediction.image, "error", prediction.error, "")]
     ranked = enumerate(prediction.classes, 1)

@@ -15,7 +15,7 @@ from phalanx.optim.own import optimizer_notes
 from phalanx.optim.schedule import scaled_rate
 from phalanx.roles.agree import Agreed
 from phalanx.roles.build import Training
-from phalanx.roles.console import may_speak
+from phalanx.roles.console import may_print
 from phalanx.roles.request import Request
 from phalanx.runs import events as ev
 from phalanx.runs.code import write_code
@@ -46,7 +46,7 @@ def open_reports(agreed: Agreed, training: Training, consoles: Sequence[Console]
     if fresh and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
         # An elastic launcher started the job again: all workers were lost before the first checkpoint.
         resumed = ev.Resume(0, 0, "the beginning", ["nothing had been saved"])
-    consoles[0].quiet = consoles[0].quiet or not may_speak(role)
+    consoles[0].quiet = consoles[0].quiet or not may_print(role)
     worker = role.rank if role.world > 1 else None
     display = make_display(consoles[0], worker)
     displays: list[Sink] = [display, *(PlainDisplay(log, worker) for log in consoles[1:])]

@@ -1,4 +1,4 @@
-"""The main of a parameter server: serve until all workers have left or the launcher ends it, and leave a log."""
+"""The parameter server: serves until all workers have left or the launcher ends it, and writes a log."""
 
 import signal
 from collections.abc import Collection
@@ -25,7 +25,7 @@ _LINGER_S = 2.0  # for the last replies to be sent
 
 
 def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1, code: Collection[str] = ()) -> None:
-    """Be the server that `role` says. One thread by default: a second one, beside busy trainers, gave no clear gain.
+    """Run a parameter server. One thread by default: next to busy trainers a second one gave no clear gain.
 
     `code` are the references that trainers may name as optimizer or schedule: those of this server's own request.
     """
@@ -36,7 +36,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     socket = bind(context, role, exchange.silence_s, allowlist)
     journal = Journal(role.run / "logs" / f"{role.name}.jsonl" if role.run else None)
     presence = Presence(socket, role.key, exchange.silence_s, TICK_S)
-    # Our launchers start lost workers anew, and end servers that are not needed; with others no worker comes back.
+    # Our launchers restart lost workers and end unused servers. Other launchers do not restart workers.
     patience_s = None if role.launcher == "phalanx" else exchange.silence_s
     server = Server(socket, role.rank, role.key, journal, presence, patience_s, code)
     waiting = Patience(exchange.timeout_s)
@@ -44,7 +44,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     def tick() -> None:
         server.tick()
         if not server.begun and role.launcher != "phalanx":
-            _wait_for_the_first(role, waiting, presence)
+            _wait_for_first(role, waiting, presence)
 
     loop = PollLoop(tick)
     loop.add(socket, partial(drain, socket, partial(_handle, server, allowlist)))
@@ -76,11 +76,11 @@ def _handle(server: Server, allowlist: Allowlist | None, frames: list[Any]) -> N
         server.handle(frames)
     elif allowlist.admits(address := str(frames[0].get("Peer-Address"))):
         server.handle(frames)
-        _admit(allowlist, server, bytes(frames[0].buffer), address)
+        _restrict(allowlist, server, bytes(frames[0].buffer), address)
 
 
-def _admit(allowlist: Allowlist, server: Server, identity: bytes, address: str) -> None:
-    """Where workers' hosts were not known: admit those that join, and once all have joined, no others."""
+def _restrict(allowlist: Allowlist, server: Server, identity: bytes, address: str) -> None:
+    """Add hosts of trainers that joined, if they were unknown. When all have joined, admit no others."""
     members = server.members
     if allowlist.first_come and any(member.identity == identity for member in members.by_rank.values()):
         allowlist.add(address)
@@ -88,15 +88,15 @@ def _admit(allowlist: Allowlist, server: Server, identity: bytes, address: str) 
             allowlist.close()
 
 
-def _wait_for_the_first(role: Role, waiting: Patience, presence: Presence) -> None:
+def _wait_for_first(role: Role, waiting: Patience, presence: Presence) -> None:
     """No worker has joined yet. While the first one is connected, its data or model may take any time to open."""
     if presence.here(0):
         return
     if waiting.over:
         raise UserError(
-            f"no worker came to {role.name} at {role.servers[role.rank]}",
-            why=f"it has waited for {waiting.timeout_s:g} s (exchange.timeout_s)",
-            remedy="see whether the workers were started, and whether they know this address and the same PHALANX_KEY",
+            f"no worker connected to {role.name} at {role.servers[role.rank]}",
+            why=f"it waited for {waiting.timeout_s:g} s (exchange.timeout_s)",
+            remedy="check that the workers have started, with this address and the same PHALANX_KEY",
         )
     if waiting.due:
         waiting.report(f"{role.name} at {role.servers[role.rank]} waits for the first worker")

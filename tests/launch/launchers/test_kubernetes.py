@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from phalanx.cli.main import app
 from phalanx.errors import UserError
 from phalanx.launch.env.roles import role_from_env
-from phalanx.launch.launchers.manifests import RECIPE_FOLDER, job_name
+from phalanx.launch.launchers.manifests import RECIPE, RECIPE_FOLDER, job_name
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
+from tests.custom.project import OWN, write_project
 from tests.lab.hosts import Lab
 
 Manifest = dict[str, Any]
@@ -122,8 +123,8 @@ def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
     ("words", "message"),
     [
         ([], "needs --image"),
-        (["--image", "x", "--namespace", "Up_per"], "not a name of Kubernetes"),
-        (["--image", "x", "--volume-claim", "-"], "not a name of Kubernetes"),
+        (["--image", "x", "--namespace", "Up_per"], "not a Kubernetes name"),
+        (["--image", "x", "--volume-claim", "-"], "not a Kubernetes name"),
         (["--image", "x", "--max-restarts", "2"], "has no --max-restarts"),
         (["--image", "x", "--ips", "a"], "has no -H, --ips"),
     ],
@@ -159,6 +160,17 @@ def test_apply_gives_them_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyP
 )
 def test_names(run: str, name: str) -> None:
     assert job_name(run) == name
+
+
+def test_the_users_code_is_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write_project(tmp_path))
+    documents = manifests("-n", "2", "--image", "x", "--", "train", "digits", *OWN)
+    (config,) = of_kind("ConfigMap", documents)
+    for job in of_kind("Job", documents):
+        (volume,) = (one for one in job["spec"]["template"]["spec"]["volumes"] if one["name"] == "recipe")
+        seen = {item["path"]: config["data"][item["key"]] for item in volume["configMap"]["items"]}
+        assert seen["code/nets.py"] == (tmp_path / "nets.py").read_text()
+        assert "code/nets.py:TinyNet" in seen[RECIPE]
 
 
 @pytest.mark.lab
