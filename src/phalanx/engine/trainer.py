@@ -15,8 +15,10 @@ from phalanx.data.base import Batch, Framing, Source
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.engine.boundary import Boundary
+from phalanx.engine.callbacks import Callbacks
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import StepPlan
+from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Best, TrainState
 from phalanx.engine.step import Engine, LossNotFinite, Measurements
@@ -65,6 +67,7 @@ class Times:
         return self.samples / self.seconds
 
 
+_OF_EVALUATION = ("top1", "topk", "loss", "step", "metrics")  # in summary.json
 _LOOK_S = 0.2  # between looks for the evaluator's last word
 
 
@@ -91,6 +94,7 @@ class Trainer:
     times: Times = field(default_factory=Times)
     slowness: Slowness = field(default_factory=Slowness)
     run_times: Times = field(default_factory=Times)
+    callbacks: Callbacks = field(default_factory=Callbacks)
 
     def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
         """Sums, ticks, and the events that are due after a step."""
@@ -131,6 +135,9 @@ class Trainer:
             )
         if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
             self._step_event(state, batch.epoch + 1, number, measurements)
+        self.callbacks.call("on_step", state.step, {**_means(measurements.totals), "lr": measurements.lr})
+        if batch.last:
+            self.callbacks.call("on_epoch", state.step, _means(totals))
 
     def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
         totals, times = state.interval, self.times
@@ -219,15 +226,19 @@ class Trainer:
             prefetch=self.config.data.prefetch,
             bad=self.validation_bad,
         )
-        mine = evaluate(state.judged_model, batches, self.engine, watch=watch, stopping=self._interrupted)
-        totals = Totals.of(group.sum(mine.numbers()))
+        own = begin_metrics(self.config.eval.metrics, self.spec.classes)
+        mine = evaluate(
+            state.judged_model, batches, self.engine, watch=watch, metrics=own, stopping=self._interrupted
+        ).numbers()
+        sums = group.sum([*mine, *own.numbers()])
+        totals, metrics = Totals.of(sums[: len(mine)]), own.results(sums[len(mine) :])
         state.evaluated_step = state.step
         # The first worker decides: one that joined later does not know what was the best before.
         better = group.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
         best = group.sum([float(better)])[0] > 0
         epoch = state.step / self.plan.steps_per_epoch
         if best:
-            state.best = Best(totals.top1, totals.topk, state.step, epoch)
+            state.best = Best(totals.top1, totals.topk, state.step, epoch, metrics)
         self.last_eval = ev.Eval(
             step=state.step,
             epoch=epoch,
@@ -238,9 +249,16 @@ class Trainer:
             samples=totals.samples,
             seconds=time.perf_counter() - begin,
             best=best,
+            metrics=metrics,
         )
         self.observer.emit(self.last_eval)
+        self._evaluated(state.step, self.last_eval)
+        self.callbacks.agree(group.sum)
         return best and self.config.checkpoint.keep_best
+
+    def _evaluated(self, step: int, found: ev.Eval) -> None:
+        numbers = {"loss": found.loss, "top1": found.top1, "topk": found.topk, **found.metrics}
+        self.callbacks.call("on_evaluated", step, numbers)
 
     def _sync_buffers(self, state: TrainState) -> None:
         self.exchange.state.sync_buffers()
@@ -261,11 +279,13 @@ class Trainer:
         residuals = self.exchange.residuals.residuals() if self.exchange.residuals is not None else {}
         if self.exchange.group.share.rank > 0:
             return
+        state.callbacks = {**state.callbacks, **self.callbacks.state()}
         path = self._write(state, optimizer, scalars, residuals)
         if not self.config.eval.evaluator:  # which otherwise marks and removes: one process does
             self._rotate(state)
         size = sum(file.stat().st_size for file in path.iterdir())
         self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
+        self.callbacks.call("on_saved", state.step, path)
 
     def _rotate(self, state: TrainState) -> None:
         try:
@@ -282,8 +302,9 @@ class Trainer:
         for found in self.news.take():
             self.news.tell(found)
             self.last_eval = found
+            self._evaluated(state.step, found)
             if found.best:
-                state.best = Best(found.top1, found.topk, found.step, found.epoch)
+                state.best = Best(found.top1, found.topk, found.step, found.epoch, found.metrics)
 
     def await_evaluator(self, state: TrainState) -> None:
         """After the last step: the job ends when the last checkpoint is evaluated, or when it is told to."""
@@ -344,7 +365,7 @@ class Trainer:
         return Summary(
             finished=finished,
             best=vars(state.best) if state.best else None,
-            last={"top1": last.top1, "topk": last.topk, "loss": last.loss, "step": last.step} if last else None,
+            last={name: getattr(last, name) for name in _OF_EVALUATION} if last else None,
             k=self.engine.k,
             epochs=state.step / self.plan.steps_per_epoch,
             steps=state.step,
@@ -364,6 +385,10 @@ class Trainer:
     def wall_s(self, state: TrainState) -> float:
         """Seconds that the run has taken so far, the parts before a resume included."""
         return state.wall_s + time.perf_counter() - self.started
+
+
+def _means(totals: Totals) -> dict[str, float]:
+    return {"loss": totals.loss, "top1": totals.top1, "topk": totals.topk}
 
 
 def _refuse_ruined(model: nn.Module, step: int) -> None:

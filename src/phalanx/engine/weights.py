@@ -97,7 +97,7 @@ def _recall_best(state: TrainState, known: list[Eval]) -> None:
     """An evaluator may have found the best after the checkpoint was written."""
     best = best_of(known)
     if best is not None and (state.best is None or best.top1 > state.best.top1):
-        state.best = Best(best.top1, best.topk, best.step, best.epoch)
+        state.best = Best(best.top1, best.topk, best.step, best.epoch, best.metrics)
 
 
 def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> None:
