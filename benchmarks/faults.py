@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.lab.hosts import Lab, Process, hosts_up, until
+from tests.lab.hosts import Lab, Process, hosts_up
+from tests.waiting import until
 
 TRAINING = ["train", "digits", "model.name=wrn10_1", "machine.threads=1", "train.log_every=1", "checkpoint.every=20st"]
 TRAINING += ["train.global_batch_size=32"]

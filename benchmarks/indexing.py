@@ -20,10 +20,10 @@ from tests.data.shard_files import Sample, example, tf_record, write_rec, write_
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.folders import open_class_folders
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.recordio import open_recordio
-from phalanx.data.sources.sharded import ShardSource
-from phalanx.data.sources.tfrecord import open_tfrecord
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.recordio import open_recordio
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.shards.tfrecord import open_tfrecord
+from phalanx.data.sources.shards.webdataset import open_webdataset
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from phalanx.data.pipeline import Pipeline
 from phalanx.data.sources.encoded import EncodedSource, decode_pool
 from phalanx.data.sources.folders import open_class_folders
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.recordio import open_recordio
+from phalanx.data.sources.shards.recordio import open_recordio
 
 CLASSES, BATCH, BATCHES = 1000, 64, 30
 MOST_LINKS = 30_000  # ext4 allows 65,000 to a file

@@ -140,7 +140,7 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Every setting of a run. Write one as `KEY=VALUE` after `phalanx train`, or in a recipe. Units of time:",
+        "Every setting of a run. Write one as `KEY=VALUE` after `phalanx train`, or in a recipe. Durations are written",
         "`90ep` (epochs), `5000st` (steps), `1000000ex` (samples) or `10%` (of the run).",
     ]
     flags = {key: f"--{flag.replace('_', '-')}" for flag, (key, _) in FLAGS.items()}
@@ -180,4 +180,10 @@ def _code(text: str) -> str:
 
 
 def _row(*cells: str | None) -> str:
-    return "| " + " | ".join((cell or "").replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "| " + " | ".join(_outside_code((cell or "").replace("\n", " ")) for cell in cells) + " |"
+
+
+def _outside_code(text: str) -> str:
+    """Text with its pipes escaped, but those in code, where mkdocs would show the escape."""
+    parts = text.split("`")
+    return "`".join(part if number % 2 else part.replace("|", "\\|") for number, part in enumerate(parts))

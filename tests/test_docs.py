@@ -1,6 +1,7 @@
 """The documentation names files, commands, flags and settings that exist. (./check builds the site strictly, too.)"""
 
 import ast
+import inspect
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,15 +11,18 @@ from typing import Any
 import pytest
 import typer
 
+import phalanx
+from phalanx import Run
 from phalanx.cli.main import app
 from phalanx.config.resolve import setting_keys
+from tests.test_imports import LAYERS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "phalanx"
 # log.md is history, and migrate.md is made from a table that has its own tests.
 PAGES = sorted(
     [path for path in (ROOT / "docs").rglob("*.md") if path.name not in ("log.md", "migrate.md")]
-    + [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    + [*(ROOT / "examples").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 )
 PHALANX = typer.main.get_group(app)
 SECTIONS = {key.partition(".")[0] for key in setting_keys() if "." in key}
@@ -76,6 +80,16 @@ def is_source(span: str) -> bool:
 def test_source_paths_are_recognised() -> None:
     assert all(map(is_source, ("engine/loop.py", "tests/lab/hosts.py", "exchange/pserver/", "native/winograd.c")))
     assert not any(map(is_source, ("nets.py", "./nets.py", "train/", "runs/NAME-TIME", "eval/", "data.val")))
+
+
+def test_every_package_is_on_the_map() -> None:
+    """CONTRIBUTING.md has one line for each package, in the order of the layers."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in spans(row)]
+    named = [re.sub(r"(/|\.py)$", "", name) for name in listed if name != "src/phalanx/"]
+    assert sorted(named) == sorted(name for layer in LAYERS for name in layer if name != "__main__")
+    level = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    assert [level[name] for name in named] == sorted(level[name] for name in named)
 
 
 @pages()
@@ -173,9 +187,24 @@ def check_setting(key: str) -> None:
 
 
 @pages()
-def test_python_blocks_are_python(page: Path) -> None:
-    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        ast.parse(block)
+def test_python_blocks_use_what_is_public(page: Path) -> None:
+    for node in (node for block in python_blocks(page) for node in ast.walk(ast.parse(block))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "phalanx":
+            assert node.attr in phalanx.__all__, f"phalanx.{node.attr} is not public"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "run":
+            assert hasattr(Run, node.attr) or node.attr == "path" or page.stem == "your-own-code", f"run.{node.attr}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("phalanx.train", "phalanx.launch"):
+            known = {*inspect.signature(phalanx.train).parameters, *inspect.signature(phalanx.launch).parameters}
+            assert {str(given.arg) for given in node.keywords} <= known, ast.unparse(node)
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_every_public_name_is_documented() -> None:
+    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"heading: phalanx\.(\w+)", text)) == sorted(phalanx.__all__)
 
 
 @pytest.mark.parametrize(("title", "most"), [("One batch", 12), ("One launch", 10)])

@@ -9,7 +9,14 @@ EXIT_REFORM = 75  # a trainer that lost a peer, saved where it stood, and waits 
 
 
 class UserError(Exception):
-    """A condition the user can mend. The command line prints it without a traceback and exits with 2."""
+    """`phalanx.Error`: what the user can correct. The command line prints it without a traceback and exits with 2.
+
+    >>> try:
+    ...     phalanx.train("digits", epoch=5)
+    ... except phalanx.Error as error:
+    ...     print(error.what, "-", error.remedy)
+    train() has no argument 'epoch' - did you mean epochs, warmup_epochs, lr_step_epochs?
+    """
 
     def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
         self.what, self.why, self.remedy = what, why, remedy
@@ -22,6 +29,19 @@ class UserError(Exception):
         if self.remedy:
             lines.append(f"  try: {self.remedy}")
         return "\n".join(lines)
+
+
+def parse_error(lines: Iterable[str]) -> UserError | None:
+    """The last error among the lines that a process printed, as `error: WHAT`, `  why: WHY`, `  try: REMEDY`."""
+    parts: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("error: "):
+            parts = {"what": line.removeprefix("error: ")}
+        elif parts and line.startswith("  why: "):
+            parts["why"] = line.removeprefix("  why: ")
+        elif parts and line.startswith("  try: "):
+            parts["remedy"] = line.removeprefix("  try: ")
+    return UserError(**parts) if parts else None
 
 
 def nearest(name: str, valid: Iterable[str], count: int = 3) -> str:

@@ -1,28 +1,49 @@
-"""Stopping politely: the first Ctrl-C or SIGTERM is noted, the second ends the process at once."""
+"""Graceful stop: the first Ctrl-C or SIGTERM is recorded, the second ends the process at once."""
 
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
 _WATCHED = (signal.SIGINT, signal.SIGTERM)
+_state = {"embedded": False}  # whether training runs inside a user's own process
 
 
 def handle(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Any:
-    """Handle a signal from now on. Returns what was done about it before.
+    """Handle a signal from now on. Returns the handler that was installed before.
 
-    A process that was started deaf to SIGTERM stays so: batch systems send it to every process of a job at once, and
-    the launcher, which hears it too, has them stop in order. (SIGINT is no such sign: shells start jobs behind & so.)
+    A process that was started with SIGTERM ignored keeps ignoring it: batch systems send it to every process of a job
+    at once, and the launcher, which receives it too, stops them in order. (SIGINT is different: shells start
+    background jobs with it ignored.) Python lets only the main thread install handlers; elsewhere this does nothing.
     """
     before = signal.getsignal(number)
-    if number != signal.SIGTERM or before is not signal.SIG_IGN:
+    ignored = number == signal.SIGTERM and before is signal.SIG_IGN
+    if not ignored and threading.current_thread() is threading.main_thread():
         signal.signal(number, handler)
     return before
 
 
+def restore(number: signal.Signals, before: Any) -> None:
+    """Install the handler that `handle` returned. One that was not installed from Python is left alone."""
+    if before is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(number, before)
+
+
+@contextmanager
+def embedded() -> Iterator[None]:
+    """While a user's own process trains: a second Ctrl-C raises KeyboardInterrupt instead of ending the process."""
+    before, _state["embedded"] = _state["embedded"], True
+    try:
+        yield
+    finally:
+        _state["embedded"] = before
+
+
 class StopRequest:
-    """While entered, signals only leave a note, so that a step is never cut in two. With `quiet` nothing is said."""
+    """While entered, signals are only recorded, so that no step is interrupted. With `quiet` nothing is printed."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -39,17 +60,19 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         for number in _WATCHED:
-            self._before[number] = handle(number, self._note)
+            self._before[number] = handle(number, self._record)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            restore(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
+            if _state["embedded"]:
+                raise KeyboardInterrupt
             os._exit(128 + number)
         self.received = signal.Signals(number)
         if self._quiet:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from phalanx.bench.contender import Contender, ContenderFailed, Turn, memory_of, peak_of
 from phalanx.bench.peers import files_of
 from phalanx.bench.turns import taken
+from tests.waiting import until
 
 COUNTING = """
 import itertools, sys
@@ -65,15 +65,9 @@ def test_its_children_count_and_go_with_it() -> None:
     with contender(CHILDREN) as it:
         it.wait_until_ready()
         pid = it._process.pid
-        until = time.monotonic() + 60
-        while memory_of(pid) < 80_000_000:  # until the child has its memory
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        until(lambda: memory_of(pid) >= 80_000_000)  # the child has its memory
         (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    until = time.monotonic() + 60
-    while Path(f"/proc/{child}").exists() and _is_running(child):
-        assert time.monotonic() < until, "a child outlives its contender"
-        time.sleep(0.05)
+    until(lambda: not (Path(f"/proc/{child}").exists() and _is_running(child)), why=lambda: "its child is alive")
 
 
 def _is_running(pid: str) -> bool:

@@ -24,7 +24,7 @@ from phalanx.bench.training import Trained, TrainingFailed
 from phalanx.errors import UserError
 from tests.conftest import LEAN
 from tests.data.samples import assert_helpful
-from tests.lab.hosts import until
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)

@@ -90,3 +90,11 @@ def test_a_reader_that_stops_early_is_no_accident(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
+
+
+def test_verbose_shows_every_decision_and_is_no_setting(tmp_path: Path) -> None:
+    short = ["digits", "--model", "mlp", "train.length=1st", "train.curves=false", "machine.threads=1"]
+    done = phalanx("train", *short, "-v", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "threads: 1 (as you set it)" in done.stdout
+    assert "verbose" not in (tmp_path / "run" / "config.yaml").read_text()

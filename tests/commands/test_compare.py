@@ -106,7 +106,7 @@ def test_other_k_and_none_are_told_apart(digits_run: Path, tmp_path: Path) -> No
 def test_a_table_that_cannot_be_made_is_refused(digits_run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no format 'xls'"):
         table_format("xls", None)
-    with pytest.raises(UserError, match="does not say what the table is to be"):
+    with pytest.raises(UserError, match="has no known table format"):
         show_results(Console(file=io.StringIO()), [digits_run] * 3, table_format(None, Path("x.png")), Path("x.png"))
     with pytest.raises(UserError, match="cannot be written"):
         show_results(Console(file=io.StringIO()), [digits_run], "csv", tmp_path / "no" / "folder.csv")

@@ -136,7 +136,7 @@ def test_an_interrupted_fetch_is_resumed_by_the_next_one(tmp_path: Path) -> None
     data = archive()
     with served(Site({"tiny.tar.gz": data}, break_after=[60_000, *([0] * 10)])) as site:
         dataset = published(site.url, ("tiny.tar.gz", data))
-        assert_helpful(refused(dataset, tmp_path), "60,000 bytes that are here", "--from")
+        assert_helpful(refused(dataset, tmp_path), "60,000 bytes that have arrived", "--from")
         assert not (tmp_path / FOLDER).exists()
         site.break_after.clear()
         site.asked.clear()
@@ -229,7 +229,7 @@ def test_files_that_are_kept_as_they_are(tmp_path: Path) -> None:
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == files
         assert "is there already" in fetched(dataset, tmp_path)
         (tmp_path / "train.gz").write_bytes(b"mine")
-        assert_helpful(refused(dataset, tmp_path), "train.gz", "another file")
+        assert_helpful(refused(dataset, tmp_path), "train.gz", "not the published file")
 
 
 def test_official_names_are_held_to_their_published_checksums(tmp_path: Path) -> None:

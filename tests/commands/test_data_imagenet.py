@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from phalanx.commands.data_imagenet import pack_imagenet
-from phalanx.data.pack.manifest import Options, load_manifest
+from phalanx.data.sources.manifest import Options, load_manifest
 from phalanx.errors import UserError
 from tests.data.pack.packs import parts_of, shard_sums
 from tests.data.pack.test_imagenet import TRAIN, write_archives

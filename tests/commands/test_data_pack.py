@@ -10,7 +10,7 @@ from rich.console import Console
 
 from phalanx.cli.data import FORMS, SPLITS
 from phalanx.commands.data_pack import pack_data
-from phalanx.data.pack.manifest import Form, Options, load_manifest
+from phalanx.data.sources.manifest import Form, Options, load_manifest
 from phalanx.errors import UserError
 from tests.data.pack.packs import shard_sums, write_dataset
 from tests.data.samples import assert_helpful

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from phalanx.commands.data_verify import verify_data
 from phalanx.config.schema import DataConfig
-from phalanx.data.pack.manifest import load_manifest, save_manifest
+from phalanx.data.sources.manifest import load_manifest, save_manifest
 from phalanx.data.sources.open import open_data
 from phalanx.errors import UserError
 from tests.data.pack.packs import COMMAND, pack_folder, write_dataset
@@ -31,7 +31,7 @@ def test_what_is_broken_is_listed_and_the_list_is_a_quarantine(tmp_path: Path, m
     source = write_dataset(tmp_path / "d")
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "bad.txt"
-    assert verified("d", out) == (0, ["all 17 samples are whole"])
+    assert verified("d", out) == (0, ["all 17 samples are good"])
     assert out.read_text() == ""
     for name, data in (("train/ape/1.jpg", b""), ("val/cat 2/0.jpg", b"no image")):
         (source / name).write_bytes(data)
@@ -56,7 +56,7 @@ def test_what_is_broken_is_listed_and_the_list_is_a_quarantine(tmp_path: Path, m
 @pytest.mark.parametrize("form", ["wds", "rec", "raw"])
 def test_a_flipped_bit_is_found_with_its_place(form: str, tmp_path: Path) -> None:
     pack_folder(write_dataset(tmp_path / "d"), tmp_path / "p", form, shards=2)
-    assert verified(tmp_path / "p") == (0, ["all 17 samples are whole"])
+    assert verified(tmp_path / "p") == (0, ["all 17 samples are good"])
     shard = next(file for file in (tmp_path / "p").glob("train-00001.*") if file.suffix in (".tar", ".rec", ".raw"))
     flip(shard, shard.stat().st_size // 3)
     code, lines = verified(tmp_path / "p")
@@ -110,7 +110,7 @@ def test_a_pack_that_is_not_finished_is_no_data(tmp_path: Path) -> None:
 
 
 def test_data_in_memory(tmp_path: Path) -> None:
-    assert verified(write_cifar10(tmp_path)) == (0, ["all 13 samples are whole"])
+    assert verified(write_cifar10(tmp_path)) == (0, ["all 13 samples are good"])
     np.zeros(10, np.uint8).tofile(tmp_path / "test_batch.bin")
     with pytest.raises(UserError):
         verified(tmp_path)

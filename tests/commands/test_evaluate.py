@@ -80,5 +80,5 @@ def test_data_that_is_gone_is_told_with_the_way_to_name_other_data(digits_run: P
 
 def test_a_folder_that_cannot_be_made_is_told(digits_run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot be made"):
+    with pytest.raises(UserError, match="cannot create the folder"):
         evaluated(digits_run, tmp_path / "file" / "out")

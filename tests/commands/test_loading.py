@@ -47,7 +47,7 @@ def test_a_damaged_checkpoint_is_refused(digits_run: Path, tmp_path: Path) -> No
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, {"model": {"w": torch.zeros(1)}}, {"training": {"step": 1}})
-    with pytest.raises(UserError, match="does not say what it is"):
+    with pytest.raises(UserError, match="is not a complete checkpoint"):
         load_trained(path, {})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from phalanx.commands.logs import logs_of, print_logs
 from phalanx.launch.record import JobRecord, load_record
 from phalanx.machine.processes import start_time
-from tests.lab.hosts import until
+from tests.waiting import until
 
 
 def test_a_line_that_arrives_in_parts_is_one(tmp_path: Path) -> None:
@@ -38,10 +38,10 @@ def test_where_logs_are(tmp_path: Path) -> None:
     assert logs_of(tmp_path) == tmp_path / "logs"
     (tmp_path / "config.yaml").write_text("train: {log_dir: words}\n")
     assert logs_of(tmp_path) == Path("words")
-    told = JobRecord("id", "command", "local", str(tmp_path)).told()
-    for role in told["roles"]:
+    record = JobRecord("id", "command", "local", str(tmp_path)).to_data()
+    for role in record["roles"]:
         role.pop("times")
-    told.pop("logs")  # as earlier versions wrote it
-    (tmp_path / "job.json").write_text(json.dumps(told))
+    record.pop("logs")  # as earlier versions wrote it
+    (tmp_path / "job.json").write_text(json.dumps(record))
     assert load_record(tmp_path).logs == ""
     assert logs_of(tmp_path) == tmp_path / "logs"

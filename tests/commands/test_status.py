@@ -34,7 +34,7 @@ def assert_figures(roles: list[RoleRecord], status: str) -> None:
         assert row[4:6] == ["6", f"{role.samples_per_s:.1f}"]
         assert row[6:10] == [f"{1000 * role.times[name]:.1f}" for name in ("data", "compute", "exchange", "update")]
     total = sum(role.samples_per_s or 0 for role in trainers)
-    assert f"speed: {total:.1f} samples/s over 2 trainers" in status
+    assert f"speed: {total:.1f} samples/s over 2 workers" in status
     assert re.search(r"slowest: trainer [01] was slowest, by \d+ %, at ", status)
 
 
@@ -78,7 +78,7 @@ def test_errors_are_in_the_log_of_the_one_who_made_them(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "error: " in (tmp_path / "words/trainer-0.log").read_text()
-    assert f"its log is {Path('words')}/trainer-0.log" in done.stderr or "words/trainer-1.log, ends:" in done.stderr
+    assert f"log: {Path('words')}/trainer-0.log" in done.stderr or "last lines of words/trainer-1.log:" in done.stderr
     one = subprocess.run([*PHALANX, *words[:-4], "--log-dir", "one"], cwd=tmp_path, capture_output=True, text=True)
     assert one.returncode == 2  # a process on its own has a log where one is asked for
     assert "error: " in (tmp_path / "one/trainer-0.log").read_text()

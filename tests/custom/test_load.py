@@ -165,6 +165,7 @@ def test_a_definition_in_a_notebook() -> None:
     space: dict[str, type] = {}
     exec(text, space)
     assert space["Net"].value == 6  # type: ignore[attr-defined]
+    assert definition([*cells[2:], *cells[:2]], "Net") == text, "cells that were run in another order"
     with pytest.raises(UserError, match="not among"):
         definition(cells, "Other")
 

@@ -18,7 +18,7 @@ needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason="the shared test 
 
 
 @dataclass(frozen=True)
-class Told:
+class FixedViews:
     """A framing with the view of each sample given; without one, the whole image."""
 
     size: int

@@ -48,6 +48,7 @@ class Troubled:
         self.inner, self.bad, self.before_read, self.num_reads = inner, bad or set(), before_read, 0
         self.description, self.classes, self.labels = inner.description, inner.classes, inner.labels
         self.channels, self.image_size, self.mean, self.std = 3, SIZE, inner.mean, inner.std
+        self.extent = inner.extent
 
     def __len__(self) -> int:
         return len(self.inner)
@@ -163,7 +164,7 @@ def test_the_stream_runs_over_epoch_borders() -> None:
 
 def test_a_position_at_the_end_of_an_epoch_starts_the_next() -> None:
     assert content(take(pipeline(24, 8).stream(0, 24), 1)) == content(take(pipeline(24, 8).stream(1, 0), 1))
-    with pytest.raises(UserError, match="no sample 25 to go on from"):
+    with pytest.raises(UserError, match="cannot go on from sample 25"):
         pipeline(24, 8).stream(0, 25)
 
 

@@ -78,13 +78,15 @@ def test_a_resumed_run_keeps_its_algorithms_and_says_where_they_come_from(settin
     net = network()
     saved: dict[str, Any] = {"on": "a Xeon, 64 threads", "of": {"0": {"6x6": COLUMNS}, "3": {"6x6": COLUMNS}}}
     cpu.load(net, saved)
-    (note,) = agree_on_algorithms(net, settings, LocalRendezvous(), 0, SHAPES)
-    assert "chosen on a Xeon" in note
-    assert "machine.fast_path=auto" in note
+    notes, (warning,) = agree_on_algorithms(net, settings, LocalRendezvous(), 0, SHAPES)
+    assert notes == []
+    assert "chosen on a Xeon" in warning
+    assert "machine.fast_path=auto" in warning
     assert cpu.state(net) == saved
     assert not list(tmp_path.rglob("convolutions.json"))  # nothing was timed
     again = network()
-    (timed,) = agree_on_algorithms(again, settings, LocalRendezvous(), 0, SHAPES)
+    (timed,), warnings = agree_on_algorithms(again, settings, LocalRendezvous(), 0, SHAPES)
+    assert warnings == []
     assert "timed the algorithms of 4 convolutions" in timed
     assert list(tmp_path.rglob("convolutions.json"))
 

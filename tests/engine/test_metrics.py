@@ -1,6 +1,7 @@
 """The user's metrics: exact however samples are divided, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def code(tmp_path: Path) -> Path:
 
 
 def test_sums_do_not_depend_on_how_samples_are_divided(code: Path) -> None:
-    entries = [
+    entries: list[str | dict[str, Any]] = [
         f"{code}:top2",
         f"{code}:BalancedAccuracy",
         {"name": f"{code}:two", "options": {"shift": 10}},

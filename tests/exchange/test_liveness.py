@@ -1,4 +1,4 @@
-"""A peer that computes is there, one that is stopped is silent, one without the key is nobody. Real processes."""
+"""A process that computes is alive, one that is stopped is silent, one without the key does not count."""
 
 import ctypes
 import os
@@ -13,8 +13,8 @@ import pytest
 
 from phalanx.errors import UserError
 from phalanx.exchange.liveness import Listener, LivenessWatch
-from tests.lab.hosts import until
 from tests.processes import preload, start
+from tests.waiting import until
 
 SILENCE_S = 2.0
 

@@ -12,7 +12,7 @@ import torch
 from phalanx.runs import checkpoint
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
-from tests.lab.hosts import until
+from tests.waiting import until
 
 # 360 training digits would divide by too much; 1,442 do not divide by 96, and the last batch is uneven over 4.
 SMALL = ["digits", "model.name=wrn10_1", "train.length=2ep", "checkpoint.every=5st", "train.log_every=5"]

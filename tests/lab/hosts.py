@@ -13,8 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
+from tests.waiting import until
 
 _PREFIX = "phx"
 _NUMBERS = count()
@@ -248,14 +249,6 @@ def hosts_up(num_hosts: int = 4) -> Iterator[Lab]:
         for host in lab.names:
             lab.boot(host)
         yield lab
-
-
-def until(true: Callable[[], bool], *, timeout_s: float = 180.0, why: Callable[[], str] = str) -> None:
-    """Wait for something to become true; `why` says more where it does not."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, f"it did not happen within {timeout_s:g} s {why()}"
-        time.sleep(0.02)
 
 
 def _write_settings(lab: Lab) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tests.lab.hosts import Lab, require_tools, until
+from tests.lab.hosts import Lab, require_tools
+from tests.waiting import until
 
 _TOOLS = {"sge_qmaster": "gridengine-master", "sge_execd": "gridengine-exec", "qsub": "gridengine-client"}
 _ROOT = Path("/var/lib/gridengine")

@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab.hosts import Lab, require_tools, until
+from tests.lab.hosts import Lab, require_tools
+from tests.waiting import until
 
 _TOOLS = {
     "slurmctld": "slurmctld",

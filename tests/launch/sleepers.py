@@ -1,4 +1,4 @@
-"""Jobs whose roles do nothing but live: for what launching itself must do, without waiting for torch.
+"""Jobs whose roles only sleep, to test launching without loading torch.
 
 python sleepers.py role FILE                a role; see `role`
 python sleepers.py launch RUN SSH_CONFIG HOSTS [WHAT]...
@@ -19,23 +19,23 @@ from rich.console import Console
 from phalanx.config.role import role_from_data
 from phalanx.launch.hosts import parse_hosts
 from phalanx.launch.job import INPUT, PYTHON, Job
-from phalanx.launch.messages import GRACE_S, Word
+from phalanx.launch.messages import GRACE_S, Argument
 from phalanx.launch.multi_host import supervise_over
 from phalanx.launch.policy import Policy
 from phalanx.launch.remote_shell import SshShell
 from phalanx.roles.lifeline import hold_lifeline
 
-ROLE: tuple[Word, ...] = (PYTHON, str(Path(__file__).resolve()), "role", INPUT)
+ROLE: tuple[Argument, ...] = (PYTHON, str(Path(__file__).resolve()), "role", INPUT)
 
 
 def sleepers(run: Path, policy: Policy, *what: str, workers: int = 2, servers: int = 0, evaluators: int = 0) -> Job:
-    """A job of sleepers. When it forms anew, its roles are told `again` and the number of workers instead."""
+    """A job of sleepers. After a restart as a new group, its roles get `again` and the number of workers instead."""
     return Job(
         run=run,
         request={"words": what},
-        again=lambda world, config: {"words": ["again", str(world), "end"]},
+        new_group_request=lambda world, config: {"words": ["again", str(world), "end"]},
         argv=ROLE,
-        wanted={"trainer": workers, "server": servers, "evaluator": evaluators},
+        counts={"trainer": workers, "server": servers, "evaluator": evaluators},
         policy=policy,
         command="phalanx launch -n 2 -- train digits",
     )
@@ -54,16 +54,16 @@ def mine(job: str) -> list[int]:
 
 
 def role(given: Path) -> None:
-    """Say who this is, start a process that leaves the group, and live until told otherwise.
+    """Print the role, start a process that leaves the process group, and sleep.
 
-    `end`: trainers end at once. `NAME=CODE`: that role ends so, or by that signal if CODE is negative, when it is
-    started for the first time. `stubborn`: TERM is ignored. `slow`: an evaluator takes longer than its grace to leave.
-    Anything else is only printed.
+    `end`: trainers exit at once. `NAME=CODE`: that role exits with the code, or by the signal if it is negative, at its
+    first start. `stubborn`: ignores SIGTERM. `slow`: an evaluator takes longer than its grace period to exit. Anything
+    else is only printed.
     """
     data = json.loads(given.read_text())
     me, what = role_from_data(data["role"]), data["request"]["words"]
     name = me.name
-    told = dict(word.split("=", 1) for word in what if "=" in word)
+    exits = dict(word.split("=", 1) for word in what if "=" in word)
     assert me.run is not None
     hold_lifeline()
     if "stubborn" in what:
@@ -76,9 +76,9 @@ def role(given: Path) -> None:
     sys.stdout.write(f"{name} of {me.world} says {' '.join(what)!r}\n")
     sys.stdout.flush()
     mark = me.run / f"{name}-was-here"
-    if name in told and not mark.exists():
+    if name in exits and not mark.exists():
         mark.touch()
-        code = int(told[name])
+        code = int(exits[name])
         if code < 0:
             os.kill(os.getpid(), -code)
         sys.exit(code)
@@ -104,7 +104,7 @@ def main() -> int:
         return 0
     run, config, hosts, *what = words
     Path(run).mkdir(parents=True, exist_ok=True)
-    job = sleepers(Path(run), Policy(forgiving=False), *what, servers=1)
+    job = sleepers(Path(run), Policy(independent=False), *what, servers=1)
     if "resumed" in what:
         job = replace(job, resumes=True, cwd=str(Path.cwd()))
     shell = SshShell(("ssh", "-F", config))

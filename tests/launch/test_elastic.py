@@ -18,7 +18,8 @@ from phalanx.runs.events import read_events
 from phalanx.runs.used_samples import samples_used
 from tests.conftest import LEAN, train_digits
 from tests.exchange.test_modes import processes_of
-from tests.lab.hosts import Lab, until
+from tests.lab.hosts import Lab
+from tests.waiting import until
 
 # 1,442 digits in steps of 99: the last step of an epoch is uneven over three workers. With batch norm, mixing and
 # dropout: were micro-batches cut in another way, the weights would tell. At this constant rate, one step more or less

@@ -15,13 +15,13 @@ STEP = ev.Step(
 )  # fmt: skip
 
 
-def test_output_is_kept_to_the_byte_and_told_line_by_line(tmp_path: Path) -> None:
-    told: list[tuple[str, str]] = []
-    output = RoleOutput(tmp_path / "logs" / "trainer-0.log", lambda stream, line: told.append((stream, line)))
+def test_output_is_kept_to_the_byte_and_lines_line_by_line(tmp_path: Path) -> None:
+    lines: list[tuple[str, str]] = []
+    output = RoleOutput(tmp_path / "logs" / "trainer-0.log", lambda stream, line: lines.append((stream, line)))
     for stream, text in (("out", "one\ntw"), ("err", "bad\r\n"), ("out", "o\n\n"), ("out", "\udcff ende")):
-        output.take(stream, text)
+        output.write(stream, text)
     output.close()
-    assert told == [("out", "one"), ("err", "bad"), ("out", "two"), ("out", ""), ("out", "\udcff ende")]
+    assert lines == [("out", "one"), ("err", "bad"), ("out", "two"), ("out", ""), ("out", "\udcff ende")]
     assert output.path.read_bytes() == b"one\ntwbad\r\no\n\n\xff ende"
     assert last_lines(output.path, 1)[0].endswith("ende")
     assert last_lines(tmp_path / "none") == []

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from phalanx.api.launch_options import LaunchOptions, add_to_flags
 from phalanx.api.request import make_request
-from phalanx.cli.launch import _add, _train_parameters
+from phalanx.cli.launch import _train_parameters
 from phalanx.cli.launch import parse_train as parse
 from phalanx.cli.main import app, request_from
 from phalanx.config.batch import samples_per_step
@@ -27,7 +28,7 @@ from phalanx.roles.request import Request, resume_words, with_workers
 
 def asked(*typed: str, n: int | None = None, s: int | None = None) -> RunConfig:
     given = dict(_train_parameters(["train", *typed]))
-    _add(given, n, s, None)
+    add_to_flags(given, LaunchOptions(), workers=n, servers=s)
     return request_from(given).config
 
 
@@ -81,7 +82,7 @@ def test_hosts_for_servers_alone(tmp_path: Path) -> None:
     assert hosts == [Host("a"), Host("b", slots=2), Host("c")]
     assert alone == [2, 1]
     assert find_hosts(None, None, "c") == ([Host("localhost"), Host("c")], [1])
-    with pytest.raises(UserError, match="-H does not go together with --ips"):
+    with pytest.raises(UserError, match="-H and --ips exclude each other"):
         find_hosts(tmp_path, "a", None)
     with pytest.raises(UserError, match="a is named twice"):
         find_hosts(None, "a,a", None)
@@ -155,7 +156,7 @@ REFUSED: Mapping[str, tuple[Sequence[str], str]] = {
     "launcher": (["--launcher", "shs", "--", "train"], "did you mean ssh"),
     "no ssh": (["--ssh", "no-such-ssh", "--ips", "a", "--", "train"], "no-such-ssh: not found"),
     "hosts": (["--launcher", "ssh", "--", "train"], "no hosts are named"),
-    "other hosts": (["--launcher", "local", "--ips", "a", "--", "train"], "knows no other hosts"),
+    "other hosts": (["--launcher", "local", "--ips", "a", "--", "train"], "uses this machine only"),
     "nothing": (["--", "train", "--no-such-flag"], "No such option"),
 }
 

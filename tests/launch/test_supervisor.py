@@ -1,4 +1,4 @@
-"""A whole job on this machine, with roles that do nothing: starting, mending, stopping, ending, and being asked."""
+"""A whole job on this machine, with roles that only sleep: start, restart, stop, end, and status."""
 
 import io
 import json
@@ -13,14 +13,14 @@ import pytest
 from rich.console import Console
 
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
-from phalanx.launch.local_job import supervise_here
+from phalanx.launch.launchers.local import supervise_here
 from phalanx.launch.policy import Policy
 from phalanx.launch.record import load_record
-from tests.lab.hosts import until
 from tests.launch.sleepers import mine, sleepers
+from tests.waiting import until
 
 
-def conduct(run: Path, policy: Policy, *what: str, workers: int = 2, servers: int = 0) -> tuple[int, str]:
+def supervise(run: Path, policy: Policy, *what: str, workers: int = 2, servers: int = 0) -> tuple[int, str]:
     run.mkdir(exist_ok=True)
     said = io.StringIO()
     job = sleepers(run, policy, *what, workers=workers, servers=servers)
@@ -30,10 +30,10 @@ def conduct(run: Path, policy: Policy, *what: str, workers: int = 2, servers: in
 
 
 def test_a_job_that_ends_well(tmp_path: Path) -> None:
-    code, said = conduct(tmp_path / "run", Policy(forgiving=False), "end", servers=1)
+    code, said = supervise(tmp_path / "run", Policy(independent=False), "end", servers=1)
     assert (code, said) == (0, "")
     record = load_record(tmp_path / "run")
-    assert (record.state, record.exit_code, record.conducted) == ("ended", 0, False)
+    assert (record.state, record.exit_code, record.supervised) == ("ended", 0, False)
     assert [role.name for role in record.roles] == ["server-0", "trainer-0", "trainer-1"]
     assert {role.state for role in record.roles} == {"ended"}
     assert "trainer-1 of 2" in (tmp_path / "run" / "logs" / "trainer-1.log").read_text()
@@ -41,7 +41,7 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
 
 def test_an_evaluator_that_takes_its_time_at_the_end_is_not_killed(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    job = sleepers(tmp_path / "run", Policy(forgiving=False), "end", "slow", evaluators=1)
+    job = sleepers(tmp_path / "run", Policy(independent=False), "end", "slow", evaluators=1)
     said = io.StringIO()
     assert supervise_here(job, Console(file=said)) == 0
     evaluator = load_record(tmp_path / "run").roles[-1]
@@ -53,39 +53,39 @@ def test_an_evaluator_that_takes_its_time_at_the_end_is_not_killed(tmp_path: Pat
     ("code", "how", "ends"), [(-9, "was killed by SIGKILL", EXIT_OURS), (2, "ended with code 2", EXIT_USER)]
 )
 def test_a_lost_role_ends_the_job_and_is_named(tmp_path: Path, code: int, how: str, ends: int) -> None:
-    ended, said = conduct(tmp_path / "run", Policy(forgiving=False), f"trainer-1={code}", servers=1)
+    ended, said = supervise(tmp_path / "run", Policy(independent=False), f"trainer-1={code}", servers=1)
     assert ended == ends
     assert f"trainer-1 on localhost {how}; the job ends" in said
-    assert f"its log, {tmp_path}/run/logs/trainer-1.log, ends:" in said
+    assert f"last lines of {tmp_path}/run/logs/trainer-1.log:" in said
     assert load_record(tmp_path / "run").cause == f"trainer-1 on localhost {how}"
 
 
 def test_a_log_that_cannot_be_written_ends_the_job(tmp_path: Path) -> None:
     (tmp_path / "run" / "logs" / "trainer-1.log").mkdir(parents=True)
     with pytest.raises(UserError, match=r"localhost: .*trainer-1.log cannot be written"):
-        conduct(tmp_path / "run", Policy(forgiving=False), "hello")
+        supervise(tmp_path / "run", Policy(independent=False), "hello")
     record = load_record(tmp_path / "run")
     assert (record.state, record.exit_code) == ("ended", 2)
     assert mine(record.id) == []
 
 
-def test_a_forgiving_job_starts_a_lost_trainer_anew(tmp_path: Path) -> None:
-    code, said = conduct(tmp_path / "run", Policy(forgiving=True), "trainer-1=-9", "end", workers=3)
+def test_an_independent_job_restarts_a_lost_trainer(tmp_path: Path) -> None:
+    code, said = supervise(tmp_path / "run", Policy(independent=True), "trainer-1=-9", "end", workers=3)
     assert code == 0
-    assert "trainer-1 on localhost was killed by SIGKILL; the others go on, and it is started anew" in said
+    assert "trainer-1 on localhost was killed by SIGKILL; restarting it, the others continue" in said
     starts = {role.name: role.starts for role in load_record(tmp_path / "run").roles}
     assert starts == {"trainer-0": 1, "trainer-1": 2, "trainer-2": 1}
 
 
 @pytest.mark.parametrize(("restarts", "shrink", "world"), [(1, None, 3), (0, 2, 2)], ids=["replaced", "fewer"])
-def test_a_group_forms_anew(tmp_path: Path, restarts: int, shrink: int | None, world: int) -> None:
-    policy = Policy(forgiving=False, max_restarts=restarts, min_workers=shrink)
+def test_a_group_restarts(tmp_path: Path, restarts: int, shrink: int | None, world: int) -> None:
+    policy = Policy(independent=False, max_restarts=restarts, min_workers=shrink)
     saved = tmp_path / "run" / "checkpoints" / "step-00000003"
     saved.mkdir(parents=True)
     (saved / "manifest.json").write_text("{}")
-    code, said = conduct(tmp_path / "run", policy, "trainer-1=-9", "trainer-2=75", "trainer-0=75", workers=3)
+    code, said = supervise(tmp_path / "run", policy, "trainer-1=-9", "trainer-2=75", "trainer-0=75", workers=3)
     assert code == 0, said
-    assert "trainer-1 on localhost was killed by SIGKILL; the group forms anew with" in said
+    assert "trainer-1 on localhost was killed by SIGKILL; restarting as a new group with" in said
     again = (tmp_path / "run" / "logs" / "trainer-1.log").read_text()
     assert f"trainer-1 of {world} says 'again {world} end'" in again
     assert len(load_record(tmp_path / "run").roles) == world
@@ -93,12 +93,12 @@ def test_a_group_forms_anew(tmp_path: Path, restarts: int, shrink: int | None, w
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A job in a process of its own, in tmp_path/runs/job; its last words on its pipe."""
+    """A job in a process of its own, in tmp_path/runs/job; its output on a pipe."""
     script = (
         "import sys; from pathlib import Path; from rich.console import Console; "
-        "from phalanx.launch.local_job import supervise_here; from phalanx.launch.policy import Policy; "
+        "from phalanx.launch.launchers.local import supervise_here; from phalanx.launch.policy import Policy; "
         "from tests.launch.sleepers import sleepers; "
-        "job = sleepers(Path('runs/job'), Policy(forgiving=False), *sys.argv[1:]); "
+        "job = sleepers(Path('runs/job'), Policy(independent=False), *sys.argv[1:]); "
         "sys.exit(supervise_here(job, Console(width=300)))"
     )
     root = Path(__file__).parents[2]
@@ -127,9 +127,9 @@ def phalanx(cwd: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 def test_a_running_job_is_seen_and_stopped_from_another_terminal(
     running: "subprocess.Popen[str]", tmp_path: Path
 ) -> None:
-    told = json.loads((tmp_path / "runs/job/job.json").read_text())
-    assert Path(told["socket"]).stat().st_mode & 0o777 == 0o600
-    assert Path(told["socket"]).parent.stat().st_mode & 0o777 == 0o700
+    record = json.loads((tmp_path / "runs/job/job.json").read_text())
+    assert Path(record["socket"]).stat().st_mode & 0o777 == 0o600
+    assert Path(record["socket"]).parent.stat().st_mode & 0o777 == 0o700
     seen = phalanx(tmp_path, "status")
     assert seen.returncode == 0, seen.stderr
     assert "state: running for" in seen.stdout
@@ -143,7 +143,7 @@ def test_a_running_job_is_seen_and_stopped_from_another_terminal(
     assert stopped.returncode == 0, stopped.stderr
     assert running.wait(120) == 143
     assert following.wait(120) == 0  # it follows until the job ends
-    assert mine(told["id"]) == []
+    assert mine(record["id"]) == []
     assert "state: ended after" in phalanx(tmp_path, "status", "runs/job").stdout
     again = phalanx(tmp_path, "stop", "runs/job")
     assert again.returncode == 2
@@ -163,7 +163,7 @@ def test_an_interrupted_set_up_ends_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=180)
     assert process.returncode == 130, said
-    assert "ended at once" in said
+    assert "stopping all processes now" in said
     assert not list((tmp_path / "run" / "logs").iterdir())
 
 

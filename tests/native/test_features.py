@@ -44,7 +44,7 @@ def test_flags_of_x86_and_of_arm_are_told_apart(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_unknown_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "avx3")
-    with pytest.raises(UserError, match="PHALANX_CPU=avx3 is no kind of CPU") as caught:
+    with pytest.raises(UserError, match="PHALANX_CPU=avx3 is not a known kind of CPU") as caught:
         cpu_features()
     assert "avx2" in caught.value.remedy
 

@@ -46,7 +46,7 @@ def test_openmpi_with_a_file_for_each_rank(tmp_path: Path) -> None:
     assert steps(first, 0) == STEPS
     assert steps(second, 1) == STEPS
     assert "worker: trainer-1 of 2 on " in second
-    assert "made and named by trainer-0" in second
+    assert "see the output of trainer-0" in second
     files = [*command, "--output-filename", f"{tmp_path}/files:nocopy", *PHALANX, *TRAIN, "--out", str(tmp_path / "b")]
     assert run(files, tmp_path, OPENMPI.root) == ""
     alone = (tmp_path / "files/1/rank.1/stdout").read_text()

@@ -128,9 +128,9 @@ def test_it_has_the_cores_that_trainers_of_its_host_leave(unmeasured: Path) -> N
     config = resolve([RunFolder(unmeasured).layer()]).config
     config = config.model_copy(update={"machine": config.machine.model_copy(update={"threads": "auto"})})
     threads = []
-    for beside in (0, cores() - 1):
+    for local_trainers in (0, cores() - 1):
         console = Console(file=io.StringIO())
-        evaluator = make_evaluator(config, RunFolder(unmeasured), console, lambda: False, beside=beside)
+        evaluator = make_evaluator(config, RunFolder(unmeasured), console, lambda: False, local_trainers=local_trainers)
         assert evaluator.evaluate_next()
         threads.append(torch.get_num_threads())
     assert threads == [cores(), 1]

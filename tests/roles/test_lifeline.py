@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from phalanx.machine.processes import MARK, marked
-from tests.lab.hosts import until
+from tests.waiting import until
 
 _ROLE = """
 import signal, subprocess, sys, time

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from phalanx.runs import checkpoint
 from phalanx.runs.events import read_events
 from phalanx.runs.folder import find_run
 from tests.conftest import LEAN
+from tests.waiting import until
 
 # Small enough for seconds, with everything that could break exactness: momentum, warm-up, batch norm, random crops,
 # rotation, dropout, mixing, erasing, EMA, an epoch that the batch size does not divide, checkpoints in mid-epoch.
@@ -71,11 +71,9 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def until_saved(out: Path, step: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
-    while not (out / "checkpoints" / f"step-{step:08d}").is_dir():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    saved = out / "checkpoints" / f"step-{step:08d}"
+    until(lambda: saved.is_dir() or process.poll() is not None)
+    assert saved.is_dir(), process.communicate()[0]
 
 
 def final(out: Path) -> dict[str, dict[str, torch.Tensor]]:
@@ -120,6 +118,22 @@ def test_a_run_leaves_its_folder(uninterrupted: Path) -> None:
     assert {"command", "versions", "machine", "wall_s", "samples_per_s"} <= summary.keys()
 
 
+def test_the_screen_has_six_lines_and_the_log_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = [*SMALL, "train.length=1st", "eval.every=100%"]
+    brief = train(tmp_path / "brief", *short)
+    assert [line.partition(":")[0] for line in brief.splitlines()[:7]] == [
+        *("run", "data", "model", "batch", "device", "folder"),
+        "epoch 1 batch 1/15 step 1",
+    ]
+    log = (tmp_path / "brief" / "log.txt").read_text()
+    monkeypatch.setenv("PHALANX_VERBOSE", "1")
+    verbose = train(tmp_path / "verbose", *short)
+    for name in ("optimizer", "precision", "channels_last", "fast_path", "threads", "allocator"):
+        assert f"\n{name}: " in verbose
+        assert f" {name}: " in log
+    assert (tmp_path / "verbose" / "config.yaml").read_text() == (tmp_path / "brief" / "config.yaml").read_text()
+
+
 def test_pictures_can_be_left_out(tmp_path: Path) -> None:
     said = train(tmp_path / "run", *SMALL, "train.length=1st")
     assert "summary.json" in said
@@ -157,11 +171,9 @@ def test_a_signal_saves_names_the_way_on_and_loses_nothing(
 ) -> None:
     out = tmp_path / "run"
     process = start("digits", *SMALL, "checkpoint.every=100%", "--out", str(out))
-    deadline = time.monotonic() + 60
-    while not (out / "log.txt").exists() or "step 4" not in (out / "log.txt").read_text():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    log = out / "log.txt"
+    until(lambda: (log.exists() and "step 4" in log.read_text()) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()[0]
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == code, said
@@ -218,19 +230,19 @@ def test_what_auto_settled_is_written_down_and_kept(tmp_path: Path, monkeypatch:
         return job_settings
 
     monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
-    assert "precision: bf16 (AVX512-BF16 present)" in train(out, *auto)
+    assert "device: cpu (no GPU found), bf16 (AVX512-BF16 present)" in train(out, *auto)
     began = machine()
     assert "auto" not in [began[name] for name in JOB_WIDE]
     monkeypatch.setenv("PHALANX_CPU", "avx2")
     said = train(out, "train.length=4st", resume=True)
-    assert "precision: bf16 (kept from the run's beginning)" in said
-    assert "bf16 is slow on" in said
+    assert "cpu (no GPU found), bf16 (kept from the run's beginning)" in said
+    assert "warning: bf16 is slow on" in said
     assert machine() == began
-    assert "precision: fp32 (as you set it)" in train(out, "train.length=6st", "machine.precision=fp32", resume=True)
+    assert ", fp32 (as you set it)" in train(out, "train.length=6st", "machine.precision=fp32", resume=True)
     monkeypatch.setenv("PHALANX_CPU", "amx")
-    assert "precision: fp32 (kept from the run's beginning)" in train(out, "train.length=8st", resume=True)
+    assert ", fp32 (kept from the run's beginning)" in train(out, "train.length=8st", resume=True)
     said = train(out, "train.length=10st", "machine.precision=auto", resume=True)
-    assert "precision: bf16 (AMX present)" in said
+    assert ", bf16 (AMX present)" in said
     assert machine()["precision"] == "bf16"
 
 
@@ -283,7 +295,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path) -> None:
     try:
         with pytest.raises(UserError, match="cannot be written") as caught:
             train(small_disk / "run", *SMALL, "checkpoint.every=1st", "checkpoint.keep_last=50")
-        assert "is whole" in caught.value.remedy or "are valid" in caught.value.remedy
+        assert "is complete" in caught.value.remedy or "are valid" in caught.value.remedy
         newest = checkpoint.latest_path(small_disk / "run" / "checkpoints")
         assert newest is not None
         checkpoint.verify(newest)
@@ -298,7 +310,7 @@ def test_resume_explains_what_it_cannot_do(uninterrupted: Path, tmp_path: Path) 
         train(uninterrupted, "model.name=cifar_resnet8", "train.length=9ep", resume=True)
     with pytest.raises(UserError, match="optimizer sgd"):
         train(uninterrupted, "optim.name=adamw", "train.length=9ep", resume=True)
-    with pytest.raises(UserError, match="knows 10 classes, the data has 7"):
+    with pytest.raises(UserError, match="has 10 classes, the data has 7"):
         train(
             uninterrupted,
             "data.source=synthetic",
@@ -387,5 +399,5 @@ def test_bad_input_is_explained_and_makes_no_folder(tmp_path: Path, settings: li
 
 def test_an_unwritable_place_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be made"):
+    with pytest.raises(UserError, match="cannot be created"):
         train(tmp_path / "file" / "run", *SMALL)

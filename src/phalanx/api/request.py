@@ -14,6 +14,7 @@ from phalanx.config.recipes import default_recipe, load_recipe
 from phalanx.config.resolve import Layer, parse_override, resolve
 from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
+from phalanx.custom.installed import is_importing
 from phalanx.errors import UserError
 from phalanx.launch.env.assign_role import assign_role, settings_from_role
 from phalanx.roles.request import Request, resume_request
@@ -39,6 +40,12 @@ def make_request(
 
     `accept_code` (run or new) chooses where the user's own code has changed since a resumed run began.
     """
+    if is_importing():
+        raise UserError(
+            "a run cannot be started while its own code is imported",
+            why="every process of a run imports the file that defines your model, loss or dataset",
+            remedy="put the call under `if __name__ == '__main__':`, so that only the script itself makes it",
+        )
     given = [*flag_layers(flags), *(parse_override(one) if isinstance(one, str) else one for one in overrides)]
     command = command or command_line()
     if resume is not None:

@@ -6,7 +6,7 @@ from phalanx.config.batch import samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.data.sources.formats import recognise
-from phalanx.launch.local_job import local_job, supervise_here
+from phalanx.launch.launchers.local import local_job, supervise_here
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
 from phalanx.runs.folder import create_run

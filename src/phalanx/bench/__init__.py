@@ -1,1 +1,1 @@
-"""Benchmarks that anyone can rerun: each measures beside a peer in the same run, since machines are noisy."""
+"""Benchmarks. Each measures peers in the same run, since machines are noisy."""

@@ -1,4 +1,4 @@
-"""`phalanx bench comm`: what exchanging gradients costs, beside gloo's all-reduce and beside not exchanging at all."""
+"""`phalanx bench comm`: the cost of gradient exchange, compared with gloo's all-reduce and with no exchange."""
 
 import statistics
 import time
@@ -46,7 +46,7 @@ def bench_comm(
     markdown: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Measure the parts that are asked for, and tell."""
+    """Measure these parts, and report."""
     tables: list[Table] = []
     figures: dict[str, float] = {}
     base = {"model": model, "size": 224, "batch_size": batch_size, "threads": 1, "tcp": False}
@@ -78,13 +78,13 @@ def _exchange(console: Console, job: dict[str, Any], workers: int, servers: int)
     figures: dict[str, float] = {}
     for tcp in (False, True):
         way = "tcp" if tcp else "shared memory"
-        told = _team(console, f"exchange over {way}", job | {"tcp": tcp}, workers, servers)
-        medians = {name: _median_of_slowest(told, name) for name in told[0]["seconds"]}
+        results = _team(console, f"exchange over {way}", job | {"tcp": tcp}, workers, servers)
+        medians = {name: _median_of_slowest(results, name) for name in results[0]["seconds"]}
         bar = medians["all-reduce"]
         if not tcp:
             rows.append(["gloo all-reduce", f"{1e3 * bar:.0f}", "1.00", ""])
             rows.append(["update, on each worker", f"{1e3 * medians['local update']:.0f}", "", "1.0"])
-        copies = max(each["copies"] for each in told)
+        copies = max(each["copies"] for each in results)
         ratio = medians["pserver"] / bar
         rows.append(
             [
@@ -130,18 +130,18 @@ def _speeds(codec: Codec, gradient: torch.Tensor) -> tuple[float, float]:
             begin = time.perf_counter()
             action()
             seconds.append(time.perf_counter() - begin)
-        return 4e-9 * gradient.numel() / min(seconds)  # others on the machine only ever slow one down
+        return 4e-9 * gradient.numel() / min(seconds)  # other processes can only slow it down
 
     return speed(lambda: codec.encode(gradient, residual, payload)), speed(lambda: codec.decode(payload, out))
 
 
 def _cost(console: Console, job: dict[str, Any], workers: int, servers: int) -> tuple[Table, dict[str, float]]:
-    told = _team(console, "cost of being distributed", job, workers, servers)
+    results = _team(console, "cost of being distributed", job, workers, servers)
     samples = job["batch_size"] * job["steps"]
-    rounds = len(told[0]["seconds"]["independent"])
+    rounds = len(results[0]["seconds"]["independent"])
     speeds = {
-        name: [sum(samples / each["seconds"][name][turn] for each in told) for turn in range(rounds)]
-        for name in told[0]["seconds"]
+        name: [sum(samples / each["seconds"][name][turn] for each in results) for turn in range(rounds)]
+        for name in results[0]["seconds"]
     }
     ratios = {
         name: statistics.median(mine / free for mine, free in zip(each, speeds["independent"], strict=True))
@@ -162,12 +162,12 @@ def _cost(console: Console, job: dict[str, Any], workers: int, servers: int) -> 
 
 def _team(console: Console, what: str, job: dict[str, Any], workers: int, servers: int) -> Any:
     with progress(console, what, 100) as advance:
-        told = 0
+        shown = 0
 
         def report(share: float) -> None:
-            nonlocal told
-            advance(int(100 * share) - told)
-            told = int(100 * share)
+            nonlocal shown
+            advance(int(100 * share) - shown)
+            shown = int(100 * share)
 
         try:
             return run_team(WORKER, job, workers=workers, servers=servers, tcp=job["tcp"], progress=report)
@@ -175,10 +175,12 @@ def _team(console: Console, what: str, job: dict[str, Any], workers: int, server
             raise UserError(
                 f"the measurement of {what} ended early",
                 why=str(error),
-                remedy="`phalanx doctor` tells whether gloo and pyzmq work here",
+                remedy="`phalanx doctor` shows whether gloo and pyzmq work here",
             ) from error
 
 
-def _median_of_slowest(told: Any, name: str) -> float:
+def _median_of_slowest(results: Any, name: str) -> float:
     """A round ends when its slowest worker has its parameters."""
-    return float(statistics.median(max(turn) for turn in zip(*(each["seconds"][name] for each in told), strict=True)))
+    return float(
+        statistics.median(max(turn) for turn in zip(*(each["seconds"][name] for each in results), strict=True))
+    )

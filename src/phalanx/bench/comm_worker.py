@@ -1,4 +1,4 @@
-"""A worker of `bench comm`: update methods take turns in the same processes, so that all meet the same neighbours."""
+"""A worker of `bench comm`: update methods take turns in the same processes, under the same load of the machine."""
 
 import json
 import os
@@ -23,6 +23,7 @@ from phalanx.engine.step import Engine, train_step
 from phalanx.exchange.base import Exchange
 from phalanx.exchange.collective.exchange import collective_exchange
 from phalanx.exchange.collective.group import join_group, leave_group
+from phalanx.exchange.collective.peer_watch import PeerWatch
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.local import local_exchange
 from phalanx.exchange.pserver.exchange import pserver_exchange
@@ -41,7 +42,7 @@ WARM_UP = 2  # rounds that fault memory in and let kernels choose
 
 
 def main() -> None:
-    """What one process does, as its role and the job in its argument say."""
+    """The main function of one process."""
     hold_lifeline()
     job, role = json.loads(sys.argv[1]), role_from_env(os.environ)
     assert role is not None
@@ -54,13 +55,12 @@ def main() -> None:
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     settings.apply()
     peers = join_group(StoreRendezvous(role, TIMEOUT_S), settings.device, TIMEOUT_S)
-    result = _exchange(job, role) if job["measure"] == "exchange" else _cost(job, role)
+    result = _exchange(job, role, peers) if job["measure"] == "exchange" else _cost(job, role, peers)
     _tell({"result": result})
-    leave_group(peers)
     return None
 
 
-def _exchange(job: dict[str, Any], role: Role) -> dict[str, Any]:
+def _exchange(job: dict[str, Any], role: Role, peers: PeerWatch | None) -> dict[str, Any]:
     """Seconds of each round for all-reduce alone, for the update alone, and for a whole pserver step."""
     model = _model(job)
     params = list(model.parameters())
@@ -81,19 +81,21 @@ def _exchange(job: dict[str, Any], role: Role) -> dict[str, Any]:
     # The local update's momentum is a copy that a real pserver trainer does not have.
     copies = (_resident_bytes() - before) / (4 * flat.numel()) - 1
     pserver.close()
+    leave_group(peers)
     return {"seconds": {name: each[WARM_UP:] for name, each in seconds.items()}, "copies": copies}
 
 
-def _cost(job: dict[str, Any], role: Role) -> dict[str, Any]:
+def _cost(job: dict[str, Any], role: Role, peers: PeerWatch | None) -> dict[str, Any]:
     """Seconds of each turn of `steps` training steps: alone, collective, pserver."""
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     batch = _batch(job, role)
     inputs = Inputs(settings, AugmentConfig(), [0.5] * 3, [0.25] * 3, seed=0)
     engine = Engine(settings, inputs, PLAIN, k=5, seed=0)
+    plain = parse_compression("none")
     makers: dict[str, Callable[[nn.Module], Exchange]] = {
         "independent": lambda model: local_exchange(model, _update(model), accumulate=1, clip_norm=None),
         "collective": lambda model: collective_exchange(
-            model, _update(model), role, accumulate=1, clip_norm=None, compression=parse_compression("none")
+            model, _update(model), role, accumulate=1, clip_norm=None, compression=plain, peers=peers
         ),
         "pserver sync": lambda model: _pserver(model, role),
     }

@@ -1,7 +1,7 @@
-"""A program that makes batches when it is told to: started once, measured in turns, watched, and ended.
+"""A contender: a program that makes batches on request. It is started once and measured in turns.
 
-It prints JSON lines: {"ready": true} once it has made a batch, then, for each turn that it is asked for, what came of
-it. See `serve` in turns.py. Others of a kind wait meanwhile, so all meet the same neighbours on the machine.
+It prints JSON lines: {"ready": true} after its first batch, then a result for each requested turn; see `serve` in
+turns.py. The other contenders wait meanwhile, so all run under the same load of the machine.
 """
 
 import json
@@ -19,34 +19,34 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
-START_TIMEOUT_S = 300.0  # a peer may write the data in its own form first
-ANSWER_TIMEOUT_S = 60.0  # beyond the time that was asked for
-LAST_WORDS = 2  # lines of its complaint that are told
+START_TIMEOUT_S = 300.0  # a peer may convert the data first
+ANSWER_TIMEOUT_S = 60.0  # beyond the requested time
+LAST_WORDS = 2  # lines of its errors that are shown
 WATCH_EVERY_S = 0.25
 
 
 class ContenderFailed(Exception):
-    """It ended, or did not answer. The message says why, in its own last words."""
+    """It ended, or did not answer. The message has its last lines of output."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a contender is asked for: so many seconds, or until it has made so many batches."""
+    """A request: this many seconds, or this many batches."""
 
     seconds: float
     batches: int | None = None
-    # Batches made ahead while others were measured are used up before the clock starts; no loader keeps as many.
+    # Use up batches that were prefetched while others were measured, before the clock starts.
     warm_up_s: float = 1.0
     warm_up_batches: int = 10
 
 
 @dataclass
 class Turns:
-    """What came of a contender's turns."""
+    """The results of a contender's turns."""
 
     rates: list[float] = field(default_factory=list)  # images/s
     cpu_s: list[float] = field(default_factory=list)  # per image
-    memory_bytes: int = 0  # at the most, shared pages counted once
+    memory_bytes: int = 0  # the peak; shared pages count once
 
 
 class Contender:
@@ -94,28 +94,28 @@ class Contender:
         self._complaints.close()
 
     def wait_until_ready(self) -> dict[str, Any]:
-        """Until it has made a batch. What it tells about itself."""
+        """Wait for its first batch. Returns what it reports about itself."""
         about = self._answer(self._start_timeout_s)
         self.ready_s = time.monotonic() - self._begun
         return about
 
     def take_turn(self, turn: Turn) -> int:
-        """Have it make batches, and note the result. How many images these were."""
+        """Run one turn and note the result. Returns the number of images."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(asdict(turn)) + "\n")
             self._process.stdin.flush()
         except OSError:
             raise ContenderFailed(self._last_words()) from None
-        told = self._answer(turn.seconds + self._answer_timeout_s)
-        self.turns.rates.append(told["images"] / told["seconds"])
-        self.turns.cpu_s.append(told["cpu_s"] / max(1, told["images"]))
-        return int(told["images"])
+        reply = self._answer(turn.seconds + self._answer_timeout_s)
+        self.turns.rates.append(reply["images"] / reply["seconds"])
+        self.turns.cpu_s.append(reply["cpu_s"] / max(1, reply["images"]))
+        return int(reply["images"])
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            with suppress(ValueError):  # not ours: something that a library said
+            with suppress(ValueError):  # output of a library
                 self._answers.put(json.loads(line))
         self._answers.put(None)
 
@@ -124,14 +124,14 @@ class Contender:
         while time.monotonic() < until:
             self.turns.memory_bytes = max(self.turns.memory_bytes, self._memory(self._process.pid))
             try:
-                told = self._answers.get(timeout=WATCH_EVERY_S)
+                reply = self._answers.get(timeout=WATCH_EVERY_S)
             except Empty:
                 continue
-            if told is None:
+            if reply is None:
                 raise ContenderFailed(self._last_words())
-            if "failed" in told:
-                raise ContenderFailed(told["failed"])
-            return told
+            if "failed" in reply:
+                raise ContenderFailed(reply["failed"])
+            return reply
         raise ContenderFailed(f"it did not answer within {timeout_s:.0f} s")
 
     def _last_words(self) -> str:
@@ -145,7 +145,7 @@ class Contender:
 def memory_of(pid: int) -> int:
     """Bytes that a process and all below it hold; a page that n processes share counts 1/n for each."""
     total = 0
-    with suppress(OSError, ValueError):  # it may end while it is looked at
+    with suppress(OSError, ValueError):  # it may end meanwhile
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 total = 1024 * int(line.split()[1])
@@ -155,7 +155,7 @@ def memory_of(pid: int) -> int:
 
 
 def peak_of(pid: int) -> int:
-    """Bytes that a process has held at the most, which the kernel remembers."""
+    """The peak memory of a process, from the kernel."""
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

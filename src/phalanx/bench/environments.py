@@ -1,4 +1,4 @@
-"""Where peers are: in this environment, or in one of their own that the user names."""
+"""The environments of peers: this one, or one that the user names."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ IMPORT_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class Found:
-    """Peers that can be run, each with its Python; their versions, as far as known; and those that are not there."""
+    """Peers that can run, with their Pythons and versions; and those that are missing."""
 
     pythons: dict[str, str]
     versions: dict[str, str]
@@ -43,36 +43,36 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
     known = list(known)
     for name in names:
         if name not in known:
-            raise UserError(f"{name!r} is not a peer that is known", why="unknown name", remedy=nearest(name, known))
+            raise UserError(f"{name!r} is not a known peer", why="unknown name", remedy=nearest(name, known))
 
 
 def find_peers(modules: Mapping[str, Sequence[str]], wanted: Sequence[str] | None, given: Mapping[str, str]) -> Found:
-    """Which of the wanted peers (None: all) have the modules that they need, in the environment that was given."""
+    """Find the peers (None: all) whose modules are installed in their environments."""
     found = Found({}, {}, [])
     for name, needed in modules.items():
         if wanted is None or name in wanted or name in given:
             python = given.get(name, sys.executable)
-            told = _version(python, needed)
-            if told is None:
+            version = _version(python, needed)
+            if version is None:
                 found.absent.append(name)
             else:
-                found.pythons[name], found.versions[name] = python, told
+                found.pythons[name], found.versions[name] = python, version
     return found
 
 
 def peer_command(python: str, file: str, name: str, job: str) -> list[str]:
-    """Run a peer of a file's table. The file's own folder is not to be searched for modules: it holds an io.py."""
+    """The command that runs a peer. The file's own folder must not be on the module path: it has an io.py."""
     return [python, "-P", str(Path(turns.__file__)), str(Path(file)), name, job]
 
 
 def _version(python: str, modules: Sequence[str]) -> str | None:
-    """The version of the first module, "" where it names none; None where one of them is missing."""
+    """The version of the first module, "" if unknown; None if a module is missing."""
     if python == sys.executable:
         if not all(find_spec(module.partition(".")[0]) and find_spec(module) for module in modules):
             return None
         try:
             return version(modules[0])
-        except PackageNotFoundError:  # the package is called otherwise
+        except PackageNotFoundError:  # the package has another name
             return ""
     program = "; ".join(f"import {module}" for module in modules)
     program += f"; print(getattr({modules[0]}, '__version__', ''))"

@@ -1,4 +1,4 @@
-"""What benchmarks measured before, one JSON object a line, so that a regression is seen."""
+"""The history of benchmark results, one JSON object a line, to detect regressions."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from phalanx.runs.folder import machine, versions
 
 @dataclass(frozen=True)
 class Entry:
-    """One run of one benchmark: what was measured, when, where, and with which versions."""
+    """One run of one benchmark: results, time, machine and versions."""
 
     benchmark: str
     time: str
@@ -23,7 +23,7 @@ class Entry:
     figures: dict[str, float]
     machine: dict[str, Any]
     versions: dict[str, str]
-    subject: str = ""  # what was measured: only figures of the same subject can be compared
+    subject: str = ""  # only results of the same subject can be compared
     fewer_is_better: list[str] = field(default_factory=list)  # those of the figures
 
     def as_dict(self) -> dict[str, Any]:
@@ -50,13 +50,13 @@ def make_entry(
 
 
 def place() -> Path:
-    """Where the history is kept: the user's state folder."""
+    """The file of the history, in the user's state folder."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "phalanx" / "bench.jsonl"
 
 
 def append(entry: Entry) -> Path | None:
-    """Add a line. None where it cannot be kept: a benchmark is not to fail for that."""
+    """Add a line. Returns None if it cannot be written: a benchmark does not fail for that."""
     try:
         path = place()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def append(entry: Entry) -> Path | None:
 
 
 def entries(benchmark: str | None = None) -> list[Entry]:
-    """What is remembered, oldest first. A line that was cut off by a crash is passed over."""
+    """All entries, oldest first. Incomplete lines are skipped."""
     try:
         lines = place().read_text(encoding="utf-8").splitlines()
     except (OSError, RuntimeError):

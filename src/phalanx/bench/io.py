@@ -1,4 +1,4 @@
-"""`phalanx bench io`: images a second from disk to batch, beside the loaders of others on the same files."""
+"""`phalanx bench io`: images a second from disk to batch, compared with other loaders on the same files."""
 
 import json
 import os
@@ -37,7 +37,7 @@ JPEG_START = b"\xff\xd8"
 
 @dataclass(frozen=True)
 class IoPlan:
-    """What is measured, and how."""
+    """The settings of the benchmark."""
 
     size: int
     batch_size: int
@@ -45,7 +45,7 @@ class IoPlan:
     decode: str
     rounds: int
     seconds: float
-    reads: int = 3072  # samples that all contenders read, again and again
+    reads: int = 3072  # samples that all contenders read repeatedly
 
 
 def bench_io(
@@ -58,15 +58,15 @@ def bench_io(
     markdown: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Measure in turns, and tell. `peers` None: all that are installed."""
+    """Measure in turns, and report. `peers` None: all that are installed."""
     refuse_unknown([*(peers or []), *peer_pythons], PEERS)
     parts, notes = open_parts(DataConfig(source=data), threads=0)
     source = parts["train"]
     is_encoded = isinstance(source, EncodedSource)
     if (peers or peer_pythons) and not is_encoded:
         raise UserError(
-            f"{data} cannot be measured beside others",
-            why="its images are decoded already, and others read JPEG files",
+            f"{data} cannot be compared with other loaders",
+            why="its images are decoded already, and other loaders read JPEG files",
             remedy="--peers none, or give the files it was made from",
         )
     modules = {name: needed for name, (_, needed) in PEERS.items()} if is_encoded else {}
@@ -106,7 +106,7 @@ def bench_io(
 
 
 def _chosen(source: Labelled, reads: int) -> tuple[Indices, list[str]]:
-    """The samples that are read: some of a large set, all of a small one as often as it takes; and what to tell."""
+    """The samples to read: a part of a large set, or a small set repeated; and a note."""
     indices = np.random.default_rng(0).permutation(len(source))[:reads]
     notes = []
     if isinstance(source, EncodedSource):
@@ -124,7 +124,7 @@ def _chosen(source: Labelled, reads: int) -> tuple[Indices, list[str]]:
 
 
 def _lay_out(console: Console, source: EncodedSource, indices: Indices, root: Path) -> Path:
-    """Class folders of the chosen samples: links to files where there are files, or else files."""
+    """Class folders of the chosen samples: links to files, or new files."""
     with progress(console, "files for all contenders", len(indices)) as advance:
         for number, index in enumerate(indices.tolist()):
             place = root / f"{source.labels[index]:05}" / f"{number:06}.jpg"
@@ -141,7 +141,7 @@ Commands = dict[str, tuple[list[str], dict[str, str]]]
 
 
 def _commands(job: dict[str, Any], pythons: dict[str, str]) -> Commands:
-    """What to run: name → command and environment."""
+    """The contenders: name → command and environment."""
     ours = [sys.executable, "-m", "phalanx.bench.io_phalanx"]
     text = json.dumps(job)
     commands: Commands = {OURS: ([*ours, "pipeline", text], {})}
@@ -154,7 +154,7 @@ def _commands(job: dict[str, Any], pythons: dict[str, str]) -> Commands:
 
 
 def _measure(console: Console, commands: Commands, plan: IoPlan) -> tuple[dict[str, Contender], dict[str, str]]:
-    """Each contender with its turns, and why others have none."""
+    """Run all contenders. Returns their turns, and why others have none."""
     contenders: dict[str, Contender] = {}
     failed: dict[str, str] = {}
     with ExitStack() as stack, progress(console, "bench io", len(commands) * (1 + plan.rounds)) as advance:

@@ -1,4 +1,4 @@
-"""What `bench io` measures of Phalanx: the pipeline as training uses it; or what bounds it. A contender of its own.
+"""The contenders of Phalanx in `bench io`: the training pipeline, and its upper bound.
 
 python -m phalanx.bench.io_phalanx pipeline|entropy JOB
 """
@@ -34,7 +34,7 @@ def pipeline(job: PeerJob) -> Iterator[int]:
 
 
 def entropy(job: PeerJob) -> Iterator[int]:
-    """Only the entropy coding undone, by as many threads, of files that are in memory: no decoder can be faster."""
+    """Entropy decoding alone, of files in memory, with the same threads: no decoder can be faster."""
     decoder = find_decoder()
     if decoder is None or decoder.library is None:
         raise SystemExit("there is no libjpeg-turbo to compare with")

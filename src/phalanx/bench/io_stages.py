@@ -1,4 +1,4 @@
-"""Where the time of one image goes: read, undo the entropy coding, decode and resize, and everything around it."""
+"""The time of one image by stage: read, entropy decoding, decode and resize, and the rest."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.data.augment.framing import RandomResizedCrop
-from phalanx.data.decode.jpeg import MOST_PIXELS, DecodeSettings, find_decoder
+from phalanx.data.decode.jpeg import MAX_PIXELS, DecodeSettings, find_decoder
 from phalanx.data.decode.resize import address
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.labelled import Labelled
@@ -30,7 +30,7 @@ def stages(source: Labelled, indices: npt.NDArray[np.int64], size: int) -> dict[
     if not isinstance(source, EncodedSource) or decoder is None:
         return {"in all": _costs([everything], len(chosen))[0]}
     data = [source.encoded(index) for index in chosen.tolist()]
-    settings = DecodeSettings(size, source.channels, 0, 0, source.decoding.exact, 0, MOST_PIXELS)
+    settings = DecodeSettings(size, source.channels, 0, 0, source.decoding.exact, 0, MAX_PIXELS)
     views = framing.views(chosen, decoder.sizes(data, settings), 0)
     out = np.empty((len(data), size, size, source.channels), dtype=np.uint8)
     places = [address(out) + i * out.strides[0] for i in range(len(data))]

@@ -1,7 +1,7 @@
-"""`phalanx bench launch`: how launching grows with the number of hosts, over hosts that only pretend to be there.
+"""`phalanx bench launch`: launch time by number of hosts, over simulated hosts.
 
-Each host is a shell script in ssh's place: it takes as long as a login, then answers as an agent would. Measured is
-the launcher itself: the time until all roles have run, and its memory.
+A shell script replaces ssh: it waits as long as a login takes, then answers like an agent. This measures the launcher
+alone: the time until all roles have run, and its memory.
 """
 
 import json
@@ -28,17 +28,17 @@ sleep {login_s}
 echo '{hello}'
 while read -r line; do
   case $line in
-    *'"do":"ping"'*) echo '{{"say":"pong"}}' ;;
-    *'"do":"prepare"'*) echo '{{"say":"ready","run":"/nowhere","shared":true}}' ;;
-    *'"do":"listen"'*'"master"'*)
-      echo '{{"say":"listening","places":{{"master":"10.0.0.1:1"}},"address":"10.0.0.1","iface":null}}' ;;
-    *'"do":"listen"'*) echo '{{"say":"listening","places":{{}},"address":"10.0.0.1","iface":null}}' ;;
-    *'"do":"start"'*)
+    *'"request":"ping"'*) echo '{{"event":"pong"}}' ;;
+    *'"request":"prepare"'*) echo '{{"event":"ready","run":"/nowhere","shared":true}}' ;;
+    *'"request":"listen"'*'"master"'*)
+      echo '{{"event":"listening","addresses":{{"master":"10.0.0.1:1"}},"iface":null}}' ;;
+    *'"request":"listen"'*) echo '{{"event":"listening","addresses":{{}},"iface":null}}' ;;
+    *'"request":"start"'*)
       role=${{line#*'"role":"'}}; role=${{role%%'"'*}}
-      echo '{{"say":"started","role":"'$role'","pid":1}}'; echo '{{"say":"exit","role":"'$role'","code":0}}' ;;
-    *'"do":"end"'*) echo '{{"say":"ended"}}' ;;
-    *'"do":"saved"'*) echo '{{"say":"saved","saved":[[],""]}}' ;;
-    *'"do":"bye"'*) exit 0 ;;
+      echo '{{"event":"started","role":"'$role'","pid":1}}'; echo '{{"event":"exit","role":"'$role'","code":0}}' ;;
+    *'"request":"end"'*) echo '{{"event":"ended"}}' ;;
+    *'"request":"checkpoint"'*) echo '{{"event":"checkpoint","saved":[[],""]}}' ;;
+    *'"request":"bye"'*) exit 0 ;;
   esac
 done
 """
@@ -46,7 +46,7 @@ done
 
 @dataclass(frozen=True)
 class Launched:
-    """One launch over so many hosts."""
+    """The result of one launch."""
 
     hosts: int
     seconds: float
@@ -54,7 +54,7 @@ class Launched:
 
 
 def measure(hosts: int, login_s: float = LOGIN_S) -> Launched:
-    """Launch a job with a trainer on each of so many pretended hosts, in a process of its own."""
+    """Launch a job with one trainer on each simulated host, in a separate process."""
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         stub = Path(folder) / "ssh"
         stub.write_text(_STUB.format(login_s=login_s, hello=json.dumps(_hello())), encoding="utf-8")
@@ -75,7 +75,7 @@ def measure(hosts: int, login_s: float = LOGIN_S) -> Launched:
 
 
 def bench_launch(console: Console, counts: Sequence[int] = COUNTS, login_s: float = LOGIN_S) -> list[Launched]:
-    """Measure and print; one after the other, so many hosts would take as many logins."""
+    """Measure and print, with the time that logins one after the other would take."""
     found = [measure(count, login_s) for count in counts]
     titles = ("hosts", "seconds", "logins one by one", "launcher MB")
     rows = [[str(one.hosts), f"{one.seconds:.2f}", f"{one.hosts * login_s:.0f}", f"{one.peak_mb:.0f}"] for one in found]
@@ -84,9 +84,9 @@ def bench_launch(console: Console, counts: Sequence[int] = COUNTS, login_s: floa
 
 
 def _hello() -> dict[str, object]:
-    """What an agent with this very code says; the clock is left to be wrong."""
+    """The hello of an agent with this code. Its clock may be wrong."""
     return {
-        "say": "hello",
+        "event": "hello",
         "protocol": PROTOCOL,
         "version": version_here(),
         "digest": digest_here(),

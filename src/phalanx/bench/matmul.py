@@ -1,15 +1,15 @@
-"""The machine's own rate: large matrix products in one precision, by PyTorch. Measured by turns.py as peers are."""
+"""The machine's matmul rate in one precision, by PyTorch. turns.py measures it like a peer."""
 
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 SIZES = (256, 512, 1024, 2048, 4096)
-LONG_S = 0.1  # a product that takes as long is large enough; one that emulates its precision takes it much sooner
+LONG_S = 0.1  # a product of this duration is large enough; emulated precisions reach it at smaller sizes
 
 
 def matmul(job: dict[str, Any]) -> Iterator[int]:
-    """Products without an end; each answers how many floating-point operations it had."""
+    """Endless products. Each returns its number of floating-point operations."""
     import torch
 
     torch.set_num_threads(job["threads"])

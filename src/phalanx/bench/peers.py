@@ -1,4 +1,4 @@
-"""The loaders of others, each an endless iterable of batches, which turns.py measures on demand.
+"""Other loaders, each an endless iterable of batches, which turns.py measures.
 
 It runs in whichever environment a peer is installed in, so it imports nothing of Phalanx. A job has `root`, which holds
 class folders of JPEG files, `size`, `batch`, `threads`, and `scratch`, a folder for files that a peer needs in a form
@@ -33,7 +33,7 @@ def torchvision_folder(job: PeerJob) -> Iterator[int]:
 
 
 def torchvision_float(job: PeerJob) -> Iterator[int]:
-    """The same as most scripts have it: normalised floats."""
+    """The same with normalised floats, as in most scripts."""
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
 
@@ -221,7 +221,7 @@ def ffcv_jpeg(job: PeerJob) -> Iterator[int]:
 
 
 def ffcv_raw(job: PeerJob) -> Iterator[int]:
-    """FFCV's own file of the same images, decoded once and for all."""
+    """FFCV's own file of the same images, decoded in advance."""
     return _ffcv(job, "raw")
 
 
@@ -241,7 +241,7 @@ def _ffcv(job: PeerJob, mode: str) -> Iterator[int]:
             return len(files)
 
         def __getitem__(self, index: int) -> Any:
-            # FFCV encodes anew what it is given; at this quality the files stay as large as they were.
+            # FFCV encodes the images again; at this quality the files keep their size.
             return np.asarray(Image.open(io.BytesIO(Path(files[index]).read_bytes())).convert("RGB")), labels[index]
 
     place = str(Path(job["scratch"], f"peer-{mode}.beton"))

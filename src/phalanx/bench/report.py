@@ -1,4 +1,4 @@
-"""What a benchmark tells: tables for a person, the same as Markdown and JSON, and a line in the history."""
+"""The report of a benchmark: tables on the terminal, as Markdown and JSON, and a line in the history."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ def tell(
     markdown: Path | None = None,
     json_file: Path | None = None,
 ) -> Entry:
-    """Show the tables, write the files that were asked for, and remember the figures.
+    """Print the tables, write the requested files, and add the results to the history.
 
     Figures of the same `subject` are compared with one another later; `versions` are those of peers.
     """
@@ -50,8 +50,8 @@ def tell(
     if markdown is not None:
         _write(markdown, "\n\n".join(map(as_markdown, tables)) + f"\n\n{entry.command}\n")
     if json_file is not None:
-        told = [{"title": t.title, "columns": t.columns, "rows": t.rows, "notes": t.notes} for t in tables]
-        _write(json_file, json.dumps(entry.as_dict() | {"tables": told}, indent=1, ensure_ascii=False) + "\n")
+        data = [{"title": t.title, "columns": t.columns, "rows": t.rows, "notes": t.notes} for t in tables]
+        _write(json_file, json.dumps(entry.as_dict() | {"tables": data}, indent=1, ensure_ascii=False) + "\n")
     place = append(entry)
     if place is not None:
         print_line(console, f"remembered in {place}; `phalanx bench history` shows all")
@@ -59,7 +59,7 @@ def tell(
 
 
 def as_markdown(table: Table) -> str:
-    """A table as it stands in docs/results.md."""
+    """A table as in docs/results.md."""
     rule = ["---", *("---:" for _ in table.columns[1:])]
     lines = [f"| {' | '.join(row)} |" for row in (table.columns, rule, *table.rows)]
     return "\n".join([f"**{table.title}**", "", *lines, *(f"\n{note}" for note in table.notes)])

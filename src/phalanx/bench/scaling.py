@@ -1,4 +1,4 @@
-"""`phalanx bench scaling`: how training grows with the number of workers, from jobs that it starts itself.
+"""`phalanx bench scaling`: training speed by number of workers, from jobs that it starts.
 
 Each job of N workers is run beside N independent trainers that have as many threads and exchange nothing: what these
 lose against N times one trainer is the machine's doing, and only the rest is ours.
@@ -33,11 +33,11 @@ KINDS: tuple[ScalingKind, ...] = ("weak", "strong")
 def bench_scaling(
     console: Console, plan: ScalingPlan, *, markdown: Path | None, json_file: Path | None, plot: Path | None
 ) -> None:
-    """Run everything in rounds, and tell."""
+    """Run everything in rounds, and report."""
     refuse_uneven(plan)
     if plot is not None:
         refuse_other_endings(plot)
-    cost(plan.model, plan.size)  # refuses a model that is not known
+    cost(plan.model, plan.size)  # raises for an unknown model
     hosts = read_hostfile(plan.hostfile) if plan.hostfile else []
     if hosts:
         place(hosts, {"trainer": max(plan.workers)})
@@ -55,7 +55,7 @@ def bench_scaling(
                         raise UserError(
                             "one worker cannot be trained, with which all are compared",
                             why=str(error),
-                            remedy="mend that first; `phalanx doctor` tells what works here",
+                            remedy="fix that first; `phalanx doctor` shows what works here",
                         ) from error
                     failed.append(f"{kind}, {workers} workers: {error}")
                     cases.remove((kind, workers))
@@ -93,7 +93,7 @@ def _notes(plan: ScalingPlan, hosts: list[Host]) -> list[str]:
 
 @contextmanager
 def _folder(plan: ScalingPlan) -> Iterator[Path]:
-    """Where the runs are. On other hosts folders of the same name stay, so these are told and kept."""
+    """The folder of the runs. With other hosts it is kept and shown, since folders stay there too."""
     if plan.launcher not in (None, "local"):
         yield create_run(None, "scaling").path.absolute()
         return
@@ -131,7 +131,7 @@ class _Jobs:
         return ["launch", "--launcher", self._plan.launcher, *hosts, "--", *train]
 
     def _placements(self, workers: int) -> list[Path | None]:
-        """For each independent trainer a list of one host: where the job's trainer of that rank is."""
+        """For each independent trainer, a hostfile with the host of the job's trainer of that rank."""
         if not self._hosts:
             return [None] * workers
         files: list[Path | None] = []
@@ -145,11 +145,11 @@ class _Jobs:
         return files
 
     def _watch(self) -> Callable[[float], None]:
-        told = 0
+        shown = 0
 
         def watch(share: float) -> None:
-            nonlocal told
-            self._advance(int(100 * share) - told)
-            told = int(100 * share)
+            nonlocal shown
+            self._advance(int(100 * share) - shown)
+            shown = int(100 * share)
 
         return watch

@@ -1,4 +1,4 @@
-"""A picture of scaling: speed against workers beside what would be ideal, and where a step's time goes."""
+"""The figure of scaling: speed by workers with the ideal line, and the parts of a step's time."""
 
 from pathlib import Path
 from typing import Any

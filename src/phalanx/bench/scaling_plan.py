@@ -1,4 +1,4 @@
-"""What `phalanx bench scaling` is asked for; light, so that mistakes in it are told at once."""
+"""The settings of `phalanx bench scaling`. Light imports, so that errors show at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ WARM_UP = 2  # steps that are not counted, and steps between events
 
 @dataclass(frozen=True)
 class ScalingPlan:
-    """What is measured, and how."""
+    """The settings of the benchmark."""
 
     workers: tuple[int, ...]  # counts, from 1 upwards
     method: str
@@ -36,11 +36,11 @@ class ScalingPlan:
         return f"{self.how}, {self.model} {self.size}² batch {self.batch_size}"
 
     def batch_of(self, kind: ScalingKind, workers: int) -> int:
-        """Of each worker: the same for any number of them, or its part of the same whole."""
+        """Samples of each worker: constant in weak scaling, an equal part in strong scaling."""
         return self.batch_size if kind == "weak" else self.batch_size // workers
 
     def words(self, kind: ScalingKind, workers: int, *, independent: bool) -> list[str]:
-        """What `train` is told."""
+        """The arguments of `train`."""
         together = 1 if independent else workers
         words = synthetic(
             self.model,
@@ -72,7 +72,7 @@ def parse_workers(text: str) -> tuple[int, ...]:
 
 
 def refuse_uneven(plan: ScalingPlan) -> None:
-    """Strong scaling shares one batch among the workers, and batch norm wants two samples of it at least."""
+    """Strong scaling shares one batch among the workers, and batch norm needs two samples at least."""
     most = max(plan.workers)
     for count in plan.workers:
         if plan.batch_size % count or plan.batch_size < 2 * count:

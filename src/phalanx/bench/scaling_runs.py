@@ -1,4 +1,4 @@
-"""From what training runs left behind to their speed and where their steps' time went."""
+"""Speed and parts of the step time, from the files of training runs."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Run:
 
 
 def run_of_job(trained: Trained, batch_size: int, workers: int) -> Run:
-    """Of workers that belong together. Where they go at their own pace, the server's log tells each one's steps."""
+    """The speed of a job. Workers of async and ssp jobs have their own steps, from the server's log."""
     events = _counted(trained)
     marks = _marks(trained)
     parts, waiting = _parts(events)
@@ -42,7 +42,7 @@ def run_of_job(trained: Trained, batch_size: int, workers: int) -> Run:
 
 
 def run_of_independents(trained: Sequence[Trained], batch_size: int, *, same_clock: bool) -> Run:
-    """Of trainers that run at the same time."""
+    """The speed of independent trainers that run at the same time."""
     tracks = [_marks(each) for each in trained]
     steps_per_s = rate_together(tracks) if same_clock else sum(map(_rate, tracks))
     each = [_parts(_counted(one))[0] for one in trained]
@@ -51,7 +51,7 @@ def run_of_independents(trained: Sequence[Trained], batch_size: int, *, same_clo
 
 
 def rate_together(tracks: Sequence[Marks]) -> float:
-    """Steps a second of all, while all were running; of one that has too little in that time, over all its time."""
+    """Steps a second of all workers while all ran; over a worker's whole time if it has too few steps then."""
     begin, end = max(track[0][0] for track in tracks), min(track[-1][0] for track in tracks)
     total = 0.0
     for track in tracks:
@@ -94,7 +94,7 @@ def _parts(events: Sequence[tuple[int, Record]]) -> tuple[dict[str, float], floa
 
 
 def _paces(trained: Trained) -> dict[int, Marks]:
-    """By worker, when its steps were applied: only async and ssp servers write whose step it was."""
+    """By worker, the times of its steps. Only async and ssp servers log the worker of a step."""
     paces: dict[int, Marks] = {}
     log = trained.folder / "logs" / "server-0.jsonl"
     for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else []:

@@ -1,4 +1,4 @@
-"""What scaling runs say: speed-up and efficiency by number of workers, and what the lost time went to."""
+"""Tables of scaling: speed-up and efficiency by number of workers, and the reasons of lost time."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from phalanx.bench.report import Table
 from phalanx.bench.scaling_plan import ScalingKind
 from phalanx.bench.scaling_runs import PARTS, Run
 
-LITTLE = 0.03  # of the time: no reason is looked for
-WORTH_TELLING = 0.2  # of what was lost
+LITTLE = 0.03  # of the time: too little for a reason
+WORTH_SHOWING = 0.2  # of the lost time
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def median_run(runs: Sequence[Run]) -> Run:
 
 
 def reason(row: Row, one: Row, kind: ScalingKind) -> str:
-    """What a step takes longer for than one worker's step would have it, the largest part first."""
+    """The parts in which a step takes longer than one worker's step, the largest first."""
     if row.workers == 1:
         return ""
     share = 1 if kind == "weak" else row.workers
@@ -82,11 +82,11 @@ def reason(row: Row, one: Row, kind: ScalingKind) -> str:
         return "nothing to speak of"
     excess = {name: row.job.parts[name] - one.job.parts[name] / share for name in PARTS}
     excess["between steps"] = row.job.other_s - one.job.other_s / share
-    told = []
+    parts = []
     for name, seconds in sorted(excess.items(), key=lambda item: -item[1])[:2]:
-        if seconds > WORTH_TELLING * lost_s:
-            told.append(f"{name} +{1e3 * seconds:.0f} ms{_because(name, seconds, row, one, kind)}")
-    return "; ".join(told) or "a little of everything"
+        if seconds > WORTH_SHOWING * lost_s:
+            parts.append(f"{name} +{1e3 * seconds:.0f} ms{_because(name, seconds, row, one, kind)}")
+    return "; ".join(parts) or "a little of everything"
 
 
 def _because(name: str, seconds: float, row: Row, one: Row, kind: ScalingKind) -> str:
@@ -151,7 +151,7 @@ def _time_table(results: Results, notes: tuple[str, ...]) -> Table:
 
 
 def make_figures(results: Results) -> dict[str, float]:
-    """What the history keeps."""
+    """The results for the history."""
     figures = {}
     for kind, by_workers in results.items():
         for row in make_rows(by_workers):

@@ -1,4 +1,4 @@
-"""`phalanx bench io --service`: batches from a data server on this machine beside those that a trainer makes itself."""
+"""`phalanx bench io --service`: batches from a data server on this machine, compared with a trainer's own."""
 
 import os
 import re
@@ -28,7 +28,7 @@ from phalanx.machine.settings import keep_freed_memory
 from phalanx.observe.progress import progress
 
 _RECIPE = "images"
-_WARM_UP = 4  # batches: the first ones find empty memory and idle threads
+_WARM_UP = 4  # batches: the first ones fill memory and start threads
 
 
 def bench_service(
@@ -42,7 +42,7 @@ def bench_service(
     markdown: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Measure both, in turns, on the same files with the same number of threads, and tell."""
+    """Measure both, in turns, on the same files with the same number of threads, and report."""
     threads = threads or cores()
     config = resolve([*load_recipe(_RECIPE).layers, Layer("DATA", nest("data.source", data))]).config
     keep_freed_memory()
@@ -83,7 +83,7 @@ def _rate(pipeline: Pipeline, seconds: float) -> float:
 
 @contextmanager
 def _server(config: RunConfig, threads: int) -> Iterator[Service]:
-    """A data server in a process of its own, as a user would start it."""
+    """A data server in a separate process, as a user would start it."""
     key = secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="phalanx-") as folder:
         address = f"ipc://{folder}/data"

@@ -1,4 +1,4 @@
-"""`phalanx bench history`: what was measured before, as a table and a picture, and what has become worse since."""
+"""`phalanx bench history`: earlier results as a table and a figure, with regressions."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from phalanx.errors import UserError
 from phalanx.observe.figures import refuse_other_endings, save_figure
 from phalanx.observe.tables import print_line, print_table
 
-COMPARED = 5  # earlier values that a new one is held against
+COMPARED = 5  # earlier values that a new one is compared with
 TOLERANCE = 0.05  # of their median: machines are noisy
 
 
 @dataclass(frozen=True)
 class Series:
-    """One figure of one benchmark on one machine: values that can be compared, oldest first."""
+    """One result of one benchmark on one machine: comparable values, oldest first."""
 
     benchmark: str
     subject: str
@@ -51,7 +51,7 @@ class Series:
 
 
 def show_history(console: Console, benchmark: str | None, plot: Path | None) -> None:
-    """All that is remembered, figure by figure, and a line for each that is worse than it was."""
+    """Show all series, and a line for each regression."""
     if plot is not None:
         refuse_other_endings(plot)
     found = series_of(entries(benchmark))
@@ -77,7 +77,7 @@ def show_history(console: Console, benchmark: str | None, plot: Path | None) -> 
 
 
 def series_of(found: Sequence[Entry]) -> list[Series]:
-    """The figures by what they are of. Other machines and other subjects have series of their own."""
+    """The series of all results. Each machine and subject has its own."""
     made: dict[tuple[str, str, str, str], Series] = {}
     for entry in found:
         host = f"{entry.machine.get('host', '')} ({entry.machine.get('cpu', '')})"
@@ -102,7 +102,7 @@ def _rows(series: Series) -> list[list[str]]:
 
 
 def draw(found: Sequence[Series], path: Path) -> None:
-    """A small panel per figure, since their units differ. What was worse than before has a red mark."""
+    """A panel per series, since units differ. Regressions are red."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 1.7 * len(found) + 0.4), layout="constrained", dpi=130)

@@ -1,4 +1,4 @@
-"""Processes of a benchmark that work together as a job's roles do: started together, heard, and ended together."""
+"""A team of benchmark processes that work together like a job's roles: started and ended together."""
 
 import json
 import os
@@ -20,11 +20,11 @@ Progress = Callable[[float], None]
 
 
 class TeamFailed(Exception):
-    """A process ended before it had told its result. The message holds its last words."""
+    """A process ended before its result. The message has its last lines of output."""
 
 
 def run_team(module: str, job: dict[str, Any], *, workers: int, servers: int, tcp: bool, progress: Progress) -> Any:
-    """Run `python -m MODULE JOB` as `workers` trainers and `servers` servers; what each trainer told, by rank.
+    """Run `python -m MODULE JOB` as `workers` trainers and `servers` servers; returns each trainer's result, by rank.
 
     A trainer prints JSON lines: {"done": share} now and then, and {"result": …} at its end.
     """
@@ -70,11 +70,11 @@ def _result(process: "subprocess.Popen[str]", folder: Path, progress: Progress) 
     assert process.stdout is not None
     for line in process.stdout:
         try:
-            told = json.loads(line)
-        except ValueError:  # a library's remark
+            message = json.loads(line)
+        except ValueError:  # output of a library
             continue
-        if "result" in told:
-            return told["result"]
-        progress(told["done"])
+        if "result" in message:
+            return message["result"]
+        progress(message["done"])
     words = [line for file in sorted(folder.glob("*.err")) for line in file.read_text(errors="replace").splitlines()]
     raise TeamFailed(" / ".join(words[-3:]) or f"it ended with code {process.wait()}")

@@ -21,7 +21,7 @@ from phalanx.runs.folder import create_run
 
 @dataclass(frozen=True)
 class Reached:
-    """How one seed fared. Seconds count from the start of its process, all that it did included."""
+    """The result of one seed. Seconds count from the start of its process."""
 
     start_s: float  # until the first step could begin
     reached_s: float | None  # None: never
@@ -51,7 +51,7 @@ def parse_target(text: str) -> float:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """So many from 0, or those of a list: 3 is 0,1,2."""
+    """A number of seeds from 0, or a list: 3 is 0,1,2."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts or not all(part.isdecimal() for part in parts) or text.strip() == "0" or len({*parts}) < len(parts):
         raise UserError(
@@ -63,7 +63,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def reached(trained: Trained, target: float) -> Reached:
-    """From a run's events: when a validation first had the target, and what became of it."""
+    """From a run's events: the first validation that reached the target, and the final result."""
     begun = trained.begun
     evaluations = [record for record in trained.records if record["kind"] == ev.Eval.kind]
     if not evaluations:
@@ -94,19 +94,19 @@ def bench_time_to_accuracy(
     markdown: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Train once for each seed, one after the other, and tell. `words` are what `phalanx train` is given."""
+    """Train once for each seed, one after the other, and report. `words` are the arguments of `phalanx train`."""
     folder = create_run(None, f"{name}-to-{target:g}").path
     results: dict[int, Reached] = {}
     failed: dict[int, str] = {}
     stopped = False
     with progress(console, "percent of all steps", 100 * len(seeds)) as advance:
         for seed in seeds:
-            told = 0
+            shown = 0
 
             def watch(share: float) -> None:
-                nonlocal told
-                advance(int(100 * share) - told)
-                told = int(100 * share)
+                nonlocal shown
+                advance(int(100 * share) - shown)
+                shown = int(100 * share)
 
             out = folder / f"seed-{seed}"
             try:
@@ -124,7 +124,7 @@ def bench_time_to_accuracy(
         raise UserError(
             f"no seed of {name} could be trained",
             why=next(iter(failed.values())),
-            remedy="`phalanx train` with the same settings says more",
+            remedy="see the output of `phalanx train` with the same settings",
         )
     table = make_table(name, target, results, failed)
     figures = make_figures(results, failed)
@@ -147,7 +147,7 @@ def bench_time_to_accuracy(
 
 
 def make_table(name: str, target: float, results: Mapping[int, Reached], failed: Mapping[int, str]) -> Table:
-    """A row for each seed; below it the mean over those that got there, and plainly who did not."""
+    """A row for each seed; then the mean over seeds that reached the target, and a note about the others."""
     rows = [
         [
             f"seed {seed}",
@@ -184,7 +184,7 @@ def make_table(name: str, target: float, results: Mapping[int, Reached], failed:
 
 
 def make_figures(results: Mapping[int, Reached], failed: Mapping[int, str]) -> dict[str, float]:
-    """What the history keeps. Where no seed got there, there is no time to keep."""
+    """The results for the history; none if no seed reached the target."""
     seconds = [each.reached_s for each in results.values() if each.reached_s is not None]
     figures = {
         "final top-1": statistics.mean(each.final_top1 for each in results.values()),

@@ -1,4 +1,4 @@
-"""`phalanx bench train`: images a second of one trainer, beside the training steps of others on the same model."""
+"""`phalanx bench train`: images a second of one trainer, compared with other frameworks on the same model."""
 
 import json
 import os
@@ -28,15 +28,15 @@ from phalanx.observe.progress import progress
 
 OURS = "phalanx"
 CLASSES = 1000
-WARM_UP = 2  # steps of everyone that are not counted: memory is faulted in, kernels are chosen, graphs compiled
-START_TIMEOUT_S = 1800.0  # torch.compile may take minutes, and so may a step in a precision that is emulated
+WARM_UP = 2  # steps that are not counted: memory is faulted in, kernels are chosen, graphs compiled
+START_TIMEOUT_S = 1800.0  # torch.compile or a step in an emulated precision may take minutes
 MATMUL = Turn(1.0, warm_up_s=0.0, warm_up_batches=1)
-BACKWARD = 3  # a training step costs so many times its forward pass
+BACKWARD = 3  # the cost of a training step, in forward passes
 
 
 @dataclass(frozen=True)
 class TrainBenchPlan:
-    """What is measured, and how."""
+    """The settings of the benchmark."""
 
     model: str
     batch_size: int
@@ -44,7 +44,7 @@ class TrainBenchPlan:
     steps: int
     rounds: int
     turn_s: float
-    precision: str  # fp32 or bf16: of Phalanx, and of those peers that can choose
+    precision: str  # fp32 or bf16: of Phalanx, and of peers with a choice
     threads: int
 
     @property
@@ -58,14 +58,14 @@ class TrainBenchPlan:
 
 @dataclass
 class Line:
-    """One contender's turns, by round: one that is too slow or fails misses some."""
+    """One contender's turns by round. Slow or failed ones miss some."""
 
     precision: str
     parameters: int = 0
     rates: dict[int, float] = field(default_factory=dict)  # images/s
     shares: dict[int, float] = field(default_factory=dict)  # of the matmul rate
     peak_bytes: int = 0
-    starts: dict[int, float] = field(default_factory=dict)  # seconds until the first step was made
+    starts: dict[int, float] = field(default_factory=dict)  # seconds until the first step
 
     def note(self, number: int, rate: float, share: float | None, peak_bytes: int, start_s: float) -> None:
         """`share` is of one image a second."""
@@ -77,18 +77,18 @@ class Line:
 
 @dataclass
 class Measured:
-    """What came of all turns."""
+    """The results of all turns."""
 
     lines: dict[str, Line] = field(default_factory=dict)
     matmul: dict[str, dict[int, float]] = field(default_factory=dict)  # FLOP/s by precision and round
     remarks: dict[str, str] = field(default_factory=dict)  # why a contender has no turns, or fewer
-    stopped: str = ""  # how far it came, where the user did not wait for the end
+    stopped: str = ""  # the progress, if the user interrupted
 
 
 def make_plan(
     model: str, batch_size: int, size: int, steps: int, rounds: int, turn_s: float, precision: str = "auto"
 ) -> TrainBenchPlan:
-    """The plan, with what is left to the machine decided."""
+    """The plan, with `auto` resolved for this machine."""
     if precision not in ("auto", "fp32", "bf16"):
         raise UserError(
             f"--precision {precision} is not known",
@@ -109,9 +109,9 @@ def bench_train(
     markdown: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Measure in turns, and tell. `peers` None: all that are installed."""
+    """Measure in turns, and report. `peers` None: all that are installed."""
     refuse_unknown([*(peers or []), *peer_pythons], PEERS)
-    macs = cost(plan.model, plan.size).macs  # refuses a model that is not known
+    macs = cost(plan.model, plan.size).macs  # raises for an unknown model
     found = find_peers({name: modules for name, (_, modules) in PEERS.items()}, peers, peer_pythons)
     load = os.getloadavg()[0]
     work = None if macs is None else 2.0 * macs * BACKWARD
@@ -132,7 +132,7 @@ def bench_train(
 
 
 def _measure(console: Console, plan: TrainBenchPlan, found: Found, work: float | None) -> Measured:
-    """Round after round, each in a process that has the machine for itself."""
+    """Run all rounds. Each contender runs alone in its own process."""
     measured = Measured()
     turns, taken = plan.rounds * (1 + len(found.pythons)), 0
     with progress(console, "turns", turns) as advance:
@@ -200,7 +200,7 @@ def _turn_of(name: str, python: str, plan: TrainBenchPlan, number: int, measured
 
 
 def _share(plan: TrainBenchPlan, number: int, measured: Measured, precision: str, work: float | None) -> float | None:
-    """Which share of the machine's matmul rate, in the same round, one image a second is."""
+    """One image a second as a share of the machine's matmul rate in the same round."""
     if work is None:
         return None
     rates = measured.matmul.setdefault(precision, {})
@@ -295,7 +295,7 @@ def _ratio(ours: Line, other: Line) -> float:
 
 
 def make_figures(measured: Measured) -> dict[str, float]:
-    """What the history keeps."""
+    """The results for the history."""
     ours = measured.lines[OURS]
     figures = {"images/s": statistics.median(ours.rates.values())}
     if ours.shares:

@@ -1,4 +1,4 @@
-"""Training steps of others, each an endless iterator over steps on one batch, which turns.py measures on demand.
+"""Training steps of other frameworks, each an endless iterator over steps on one batch, which turns.py measures.
 
 It runs in whichever environment a peer is installed in, so it imports nothing of Phalanx, except for models that only
 Phalanx has. A job has `model`, `size`, `batch`, `classes`, `threads`, and `precision` for those that have a choice.
@@ -24,7 +24,7 @@ WIDTHS = (64, 128, 256, 512)
 
 
 class Steps:
-    """Steps without an end. Each answers how many images it had."""
+    """Endless steps. Each returns its number of images."""
 
     def __init__(self, step: Callable[[], object], batch: int, *, parameters: int, precision: str) -> None:
         self._step, self._batch = step, batch
@@ -39,7 +39,7 @@ class Steps:
 
 
 def pytorch(job: PeerJob) -> Steps:
-    """As most scripts have it."""
+    """As in most scripts."""
     return _torch_loop(job, "fp32", tuned=False)
 
 
@@ -78,7 +78,7 @@ def _torch_loop(job: PeerJob, precision: str, *, tuned: bool) -> Steps:
 
 
 def _torch_model(job: PeerJob) -> Any:
-    """The very model that Phalanx trains; where Phalanx is not installed, timm's."""
+    """The model that Phalanx trains; timm's if Phalanx is not installed."""
     try:
         from phalanx.config.schema import ModelConfig
         from phalanx.models.build import build_model
@@ -235,7 +235,7 @@ def mxnet(job: PeerJob) -> Steps:
         loss.backward()
         trainer.step(job["batch"])
         loss.mean().asscalar()
-        mx.nd.waitall()  # the update goes on in the background
+        mx.nd.waitall()  # the update runs in the background
 
     count = sum(p.data().size for p in net.collect_params().values() if p.grad_req != "null")
     return Steps(step, job["batch"], parameters=count, precision="fp32")

@@ -1,4 +1,4 @@
-"""`phalanx train` as a user runs it: in processes of its own, watched through the folder that it leaves behind."""
+"""Runs `phalanx train` in separate processes, and watches its run folder."""
 
 import json
 import os
@@ -19,18 +19,18 @@ from phalanx.runs import events as ev
 from phalanx.runs.events import EVENTS_FILE, Record, read_events
 
 LOOK_EVERY_S = 0.05
-GRACE_S = 15.0  # to save and end when it is told to
+GRACE_S = 15.0  # to save and end after a signal
 LAST_WORDS = 4  # lines
 MODULE = (sys.executable, "-m", "phalanx")
 
 
 class TrainingFailed(Exception):
-    """It ended with an error. The message is its own."""
+    """It ended with an error, which is the message."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of it."""
+    """The result of a training."""
 
     folder: Path
     begun: float  # seconds since 1970, when its process was started
@@ -42,7 +42,7 @@ class Trained:
 
 
 class Training:
-    """One command that trains into `out`. Used as a context manager, it is gone at the end."""
+    """One training into `out`. The context manager ends it."""
 
     def __init__(self, words: Sequence[str], out: Path) -> None:
         self.out, self.steps, self.total_steps = out, 0, 0
@@ -76,7 +76,7 @@ class Training:
 
     @property
     def has_started(self) -> bool:
-        """Whether everything is there, and the first step may begin."""
+        """Whether it has started, and the first step may begin."""
         return self.total_steps > 0
 
     @property
@@ -94,7 +94,7 @@ class Training:
             self._paused = False
 
     def look(self) -> None:
-        """How far it is, and how much memory it has taken."""
+        """Update its progress and peak memory."""
         self._peak_bytes = max(self._peak_bytes, peak_of(self._process.pid))
         with suppress(OSError), (self.out / EVENTS_FILE).open("rb") as file:
             file.seek(self._offset)
@@ -110,7 +110,7 @@ class Training:
             self.steps = record["step"]
 
     def result(self) -> Trained:
-        """What it left, once it has ended."""
+        """Its result, after its end."""
         code = self._process.wait()
         if code != 0:
             self._said.seek(0)
@@ -125,7 +125,7 @@ def train_together(
     *,
     gate: bool = False,
 ) -> list[Trained]:
-    """Run trainings at the same time. `watch` hears which share of their steps is done.
+    """Run trainings at the same time. `watch` gets the share of their steps that is done.
 
     With a `gate` (for processes of this machine that are one each) none goes on before all are ready for their first
     step: otherwise the one that starts first would have the machine for itself for a while.
@@ -154,7 +154,7 @@ def train_together(
 
 
 def synthetic(model: str, size: int, batch_size: int, steps: int, *, workers: int = 1, log_every: int = 1) -> list[str]:
-    """What `train` is told for so many whole steps on random images, with next to no validation."""
+    """Arguments of `train` for a number of steps on random images, with little validation."""
     return [
         "synthetic",
         *("--model", model, "--batch-size", str(batch_size), "--log-every", str(log_every)),
@@ -167,7 +167,7 @@ def synthetic(model: str, size: int, batch_size: int, steps: int, *, workers: in
 
 
 def last_words(said: str) -> str:
-    """The error that a command ended with, as one line."""
+    """The error of a command, as one line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
     chosen = lines[errors[-1] :] if errors else lines

@@ -1,10 +1,10 @@
-"""Takes turns: an endless iterator of batches or steps, run when it is asked to. A program of its own.
+"""Runs turns of an endless iterator of batches or steps, on request. A separate program.
 
     PYTHON turns.py FILE NAME JOB
 
 It runs in whichever environment a peer is installed in, so it imports nothing of Phalanx. `FILE` has a table `PEERS`:
-name → (function that makes the iterator from `JOB`, which is JSON; modules that it needs). What it hears and says
-are JSON lines; contender.py is the other side.
+name → (function that makes the iterator from `JOB`, which is JSON; modules that it needs). Requests and
+replies are JSON lines; contender.py is the other side.
 """
 
 import importlib.util
@@ -19,23 +19,23 @@ from typing import Any
 
 
 def serve(batches: Iterator[int]) -> None:
-    """Say when the first batch is there; then, for each line that asks for a turn, how many images came in it.
+    """Report the first batch; then run a turn for each request, and report its images.
 
-    An iterator may tell more of itself in its `about`.
+    An iterator may report more in its `about`.
     """
     next(batches)
-    tell({"ready": True, **getattr(batches, "about", {})})
+    send({"ready": True, **getattr(batches, "about", {})})
     for line in sys.stdin:
         turn = json.loads(line)
         taken(batches, turn["warm_up_s"])
         sum(itertools.islice(batches, turn["warm_up_batches"]))
         cpu = _cpu_s()
         images, seconds = taken(batches, turn["seconds"], turn["batches"])
-        tell({"images": images, "seconds": seconds, "cpu_s": _cpu_s() - cpu})
+        send({"images": images, "seconds": seconds, "cpu_s": _cpu_s() - cpu})
 
 
 def taken(batches: Iterator[int], seconds: float, most: int | None = None) -> tuple[int, float]:
-    """Images that came within so many seconds (or `most` batches), and how many seconds these really were."""
+    """The images of this many seconds (or `most` batches), and the real duration."""
     begin, images, count = time.perf_counter(), 0, 0
     while time.perf_counter() - begin < seconds and (most is None or count < most):
         images += next(batches)
@@ -43,7 +43,7 @@ def taken(batches: Iterator[int], seconds: float, most: int | None = None) -> tu
     return images, time.perf_counter() - begin
 
 
-def tell(message: dict[str, object]) -> None:
+def send(message: dict[str, object]) -> None:
     sys.__stdout__.write(json.dumps(message) + "\n")  # type: ignore[union-attr]
     sys.__stdout__.flush()  # type: ignore[union-attr]
 
@@ -54,7 +54,7 @@ def _cpu_s() -> float:
     for pid in _family(os.getpid()):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended
             continue
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
@@ -68,7 +68,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _peers(file: str) -> Any:
-    """The table of a file, which is not on the path: its neighbours have names that others use too."""
+    """The table of a file. Its folder is not on the path: files there have common names such as io.py."""
     spec = importlib.util.spec_from_file_location(f"{Path(file).stem}_of_bench", file)
     assert spec is not None
     assert spec.loader is not None
@@ -80,12 +80,12 @@ def _peers(file: str) -> Any:
 
 def main() -> None:
     file, name, job = sys.argv[1:]
-    sys.stdout = sys.stderr  # what a library prints is not for whoever listens
+    sys.stdout = sys.stderr  # keep output of libraries away from our protocol
     try:
         serve(_peers(file)[name][0](json.loads(job)))
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        tell({"failed": ": ".join([type(error).__name__, *lines[:1]])})
+        send({"failed": ": ".join([type(error).__name__, *lines[:1]])})
         raise
 
 

@@ -1,1 +1,1 @@
-"""The commands: thin, they turn words into a configuration and call the functions that Python users call."""
+"""The command line: turns arguments into a configuration, and calls the functions of the Python interface."""

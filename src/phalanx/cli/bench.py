@@ -1,4 +1,4 @@
-"""`phalanx bench …`: measurements that anyone can rerun, each beside a peer in the same run."""
+"""`phalanx bench …`: benchmarks. Each measures peers in the same run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from phalanx.errors import UserError, nearest
 
-app = typer.Typer(no_args_is_help=True, help="Measure training, input and exchange beside what else one would run.")
+app = typer.Typer(no_args_is_help=True, help="Benchmark training, input and exchange against other systems.")
 
 Markdown = Annotated[Path | None, typer.Option(help="also write the tables to this file, as Markdown")]
 Json = Annotated[Path | None, typer.Option("--json", help="also write tables, machine and versions to this file")]
@@ -24,16 +24,16 @@ def train(
     model: Annotated[str, typer.Option(help="a name that `phalanx models` lists")] = "resnet50",
     batch_size: Annotated[int, typer.Option(min=2)] = 32,
     size: Annotated[int, typer.Option(min=1, help="height and width of the images")] = 224,
-    steps: Annotated[int, typer.Option(min=1, help="of each turn, after two that are not counted")] = 4,
+    steps: Annotated[int, typer.Option(min=1, help="steps of each turn, after two warm-up steps")] = 4,
     rounds: Annotated[int, typer.Option(min=1, help="turns of each")] = 3,
-    turn_seconds: Annotated[float, typer.Option(min=0.1, help="when a slow peer's turn ends, a step at least")] = 120,
+    turn_seconds: Annotated[float, typer.Option(min=0.1, help="limit of a slow peer's turn, at least one step")] = 120,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16: of Phalanx, and of peers that can choose")] = "auto",
     peers: Peers = "all",
     peer_env: PeerEnv = None,
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
-    """Training: images/s of one trainer, beside PyTorch, timm, TensorFlow, Paddle, MXNet on the same model."""
+    """Training: images/s of one trainer, compared with PyTorch, timm, TensorFlow, Paddle, MXNet on the same model."""
     from phalanx.bench.environments import parse_environments
 
     pythons = parse_environments(peer_env or [])
@@ -49,24 +49,25 @@ def _names(peers: str) -> list[str] | None:
 
 @app.command()
 def scaling(
-    workers: Annotated[str, typer.Option(help="how many, such as 1,2,4; one worker is always measured")] = "1,2",
+    workers: Annotated[str, typer.Option(help="numbers of workers, such as 1,2,4; 1 is always measured")] = "1,2",
     update_method: Annotated[str, typer.Option(help="collective or pserver")] = "collective",
     mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S; default sync")] = None,
     servers: Annotated[int | None, typer.Option(min=1, help="pserver: how many; default 1")] = None,
     model: Annotated[str, typer.Option(help="a name that `phalanx models` lists")] = "resnet50",
     batch_size: Annotated[int, typer.Option(min=2, help="weak: of each worker; strong: of all together")] = 16,
     size: Annotated[int, typer.Option(min=1, help="height and width of the images")] = 224,
-    steps: Annotated[int, typer.Option(min=2, help="of each run, after two that are not counted")] = 6,
+    steps: Annotated[int, typer.Option(min=2, help="steps of each run, after two warm-up steps")] = 6,
     rounds: Annotated[int, typer.Option(min=1, help="runs of each")] = 3,
     launcher: Annotated[str | None, typer.Option(help="of `phalanx launch`; default ssh where hosts are named")] = None,
-    hostfile: Annotated[Path | None, typer.Option("-H", "--hostfile", help="a host a line")] = None,
+    hostfile: Annotated[Path | None, typer.Option("-H", "--hostfile", help="one host a line")] = None,
     plot: Annotated[Path | None, typer.Option(help="draw it: .png, .svg or .pdf")] = None,
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
-    """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and what the rest is lost to."""
+    """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and where the rest is lost."""
+    from phalanx.api.launch_options import LAUNCHERS
     from phalanx.bench.scaling_plan import ScalingPlan, parse_workers, refuse_uneven
-    from phalanx.cli.launch import LAUNCHERS, parse_train
+    from phalanx.cli.launch import parse_train
     from phalanx.cli.main import request_from
 
     if update_method not in ("collective", "pserver"):
@@ -77,7 +78,7 @@ def scaling(
         )
     if update_method != "pserver" and (mode or servers):
         raise UserError(
-            f"{'--mode' if mode else '--servers'} does not go together with --update-method {update_method}",
+            f"{'--mode' if mode else '--servers'} cannot be used with --update-method {update_method}",
             why="only pserver has parameter servers",
             remedy="leave it out, or --update-method pserver",
         )
@@ -88,7 +89,7 @@ def scaling(
     job = (update_method, mode or "sync", servers or 1)
     plan = ScalingPlan(counts, *job, model, batch_size, size, steps, rounds, launcher, hostfile)
     refuse_uneven(plan)
-    request_from(parse_train(plan.words("weak", max(counts), independent=False)))  # refuses what `train` would
+    request_from(parse_train(plan.words("weak", max(counts), independent=False)))  # raises the errors of `train`
     from phalanx.bench.scaling import bench_scaling
 
     bench_scaling(Console(), plan, markdown=markdown, json_file=json_file, plot=plot)
@@ -113,7 +114,7 @@ def time_to_accuracy(
 
     share, chosen = parse_target(target), parse_seeds(seeds)
     words = [*settings, *(["--data", data] if data else [])]
-    name = request_from(parse_train(words)).resolved.config.name  # refuses what `train` would
+    name = request_from(parse_train(words)).resolved.config.name  # raises the errors of `train`
     bench_time_to_accuracy(Console(), words, name, share, chosen, markdown=markdown, json_file=json_file)
 
 
@@ -128,12 +129,12 @@ def comm(
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
-    """Exchange of gradients: pserver beside gloo, compression, and what being distributed costs."""
+    """Gradient exchange: pserver compared with gloo, compression, and the cost of distribution."""
     from phalanx.bench.comm import PARTS, bench_comm
 
     for name in only or []:
         if name not in PARTS:
-            raise UserError(f"{name!r} is no part of `bench comm`", why="unknown part", remedy=nearest(name, PARTS))
+            raise UserError(f"{name!r} is not a part of `bench comm`", why="unknown part", remedy=nearest(name, PARTS))
     parts = [part for part in PARTS if only is None or part in only]
     bench_comm(
         Console(),
@@ -158,19 +159,19 @@ def input_speed(
     peers: Peers = "all",
     peer_env: PeerEnv = None,
     service: Annotated[
-        bool, typer.Option("--service", help="instead: batches from a data server on this machine, beside our own")
+        bool, typer.Option("--service", help="batches from a local data server instead, compared with our own")
     ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="turns of each")] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 4.0,
     markdown: Markdown = None,
     json_file: Json = None,
 ) -> None:
-    """Input: images/s from disk to batch, beside torchvision, timm, tf.data, DALI, FFCV and others."""
+    """Input: images/s from disk to batch, compared with torchvision, timm, tf.data, DALI, FFCV and others."""
     if service:
         from phalanx.bench.service import bench_service
 
-        kept = {"markdown": markdown, "json_file": json_file}
-        bench_service(Console(), data, threads=threads, batch_size=batch_size, rounds=rounds, seconds=seconds, **kept)
+        files = {"markdown": markdown, "json_file": json_file}
+        bench_service(Console(), data, threads=threads, batch_size=batch_size, rounds=rounds, seconds=seconds, **files)
         return
     from phalanx.bench.environments import parse_environments
 
@@ -187,9 +188,9 @@ def input_speed(
 @app.command()
 def history(
     benchmark: Annotated[str | None, typer.Argument(help="such as comm; default: all")] = None,
-    plot: Annotated[Path | None, typer.Option(help="draw the figures over time: .png, .svg or .pdf")] = None,
+    plot: Annotated[Path | None, typer.Option(help="draw the results over time: .png, .svg or .pdf")] = None,
 ) -> None:
-    """What was measured before on this machine."""
+    """Show earlier results of this machine."""
     from phalanx.bench.show_history import show_history
 
     show_history(Console(), benchmark, plot)
@@ -197,7 +198,7 @@ def history(
 
 @app.command()
 def launch() -> None:
-    """How starting a job grows with the number of hosts: up to 500 pretended ones, whose login takes a second."""
+    """Launch time by number of hosts: up to 500 simulated ones, with logins of a second."""
     from phalanx.bench.launch import bench_launch
 
     bench_launch(Console())

@@ -1,4 +1,4 @@
-"""The `phalanx data` commands: look at data, check it, pack it, fetch it. Nothing heavy is imported until one runs."""
+"""The `phalanx data` commands: inspect, check, pack and fetch data. Heavy imports happen when one runs."""
 
 import shlex
 import sys
@@ -13,7 +13,7 @@ from phalanx.errors import UserError, nearest
 FORMS = ("wds", "rec", "raw")
 SPLITS = ("all", "train", "val")
 
-app = typer.Typer(name="data", help="Look at data, check it, pack it, fetch it.", no_args_is_help=True)
+app = typer.Typer(name="data", help="Inspect, check, pack and fetch data.", no_args_is_help=True)
 
 Data = Annotated[str, typer.Argument(metavar="PATH", help="digits, synthetic, PATH, or FORMAT:PATH")]
 Settings = Annotated[
@@ -32,7 +32,7 @@ def info(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="the contact sheet; default NAME-contact.png")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON on standard output")] = False,
 ) -> None:
-    """Say what data is: format, samples, classes, image sizes; and draw a contact sheet."""
+    """Show format, samples, classes and image sizes of data, and draw a contact sheet."""
     from phalanx.commands.data_info import show_info
 
     show_info(Console(), path, settings or [], out, as_json=as_json)
@@ -42,9 +42,9 @@ def info(
 def verify(
     path: Data,
     settings: Settings = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="list of what is broken, for data.quarantine")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="list of broken samples, for data.quarantine")] = None,
 ) -> None:
-    """Decode every sample and check every checksum; 1 if something is broken."""
+    """Decode every sample and check every checksum; exit code 1 if something is broken."""
     from phalanx.commands.data_verify import verify_data
 
     raise typer.Exit(verify_data(Console(), path, settings or [], out))
@@ -61,11 +61,11 @@ def pack(
     shards: Shards = None,
     split: Annotated[str, typer.Option(help="train, val, or all that there is")] = "all",
 ) -> None:
-    """Pack data into WebDataset tars, RecordIO or memory-mapped pixels; interrupted, it goes on where it was."""
+    """Pack data into WebDataset tars, RecordIO or memory-mapped pixels; continues after an interruption."""
     _one_of("--split", split, SPLITS)
     _refuse_form(form, quality)
     from phalanx.commands.data_pack import pack_data
-    from phalanx.data.pack.manifest import Options
+    from phalanx.data.sources.manifest import Options
 
     options = Options.model_validate(
         {"form": form, "resize": resize, "quality": quality, "shards": shards, "split": split}
@@ -88,9 +88,9 @@ def imagenet(
     _refuse_form(form, quality)
     for name, file in (("--train", train), ("--val", val), ("--devkit", devkit)):
         if not file.is_file():
-            raise UserError(f"{name}: there is no file {file}", why="it is needed", remedy="check the path")
+            raise UserError(f"{name}: there is no file {file}", why="it is required", remedy="check the path")
     from phalanx.commands.data_imagenet import pack_imagenet
-    from phalanx.data.pack.manifest import Options
+    from phalanx.data.sources.manifest import Options
 
     options = Options.model_validate({"form": form, "resize": resize, "quality": quality, "shards": shards})
     pack_imagenet(Console(), train, val, devkit, folder, options, _command())
@@ -99,12 +99,12 @@ def imagenet(
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="cifar10, cifar100, mnist, fashion-mnist")],
-    folder: Annotated[Path, typer.Argument(metavar="DST", help="where it is put")],
+    folder: Annotated[Path, typer.Argument(metavar="DST", help="the folder for it")],
     origin: Annotated[
-        str | None, typer.Option("--from", help="a local copy or another URL; default: where it is published")
+        str | None, typer.Option("--from", help="a local copy or another URL; default: its public site")
     ] = None,
 ) -> None:
-    """Fetch a public dataset: checked against its published checksum, and resumed where it was interrupted."""
+    """Fetch a public dataset: checked against its published checksum; continues after an interruption."""
     from phalanx.commands.data_fetch import DATASETS, fetch_dataset
 
     _one_of("the dataset", name, tuple(DATASETS))

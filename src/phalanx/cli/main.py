@@ -1,4 +1,4 @@
-"""The commands. Nothing heavy is imported until a command needs it."""
+"""The commands. Heavy imports happen when a command runs."""
 
 import os
 import sys
@@ -37,12 +37,12 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(data_app)
 app.add_typer(launch_app)
 app.add_typer(service_app)
-Checkpointed = Annotated[Path, typer.Argument(help="a run's folder (its best checkpoint) or one checkpoint")]
+Checkpointed = Annotated[Path, typer.Argument(help="a run folder (its best checkpoint) or one checkpoint")]
 
 
 def main() -> NoReturn:
     """The entry point of the `phalanx` command."""
-    _know_terminals()
+    _detect_terminal()
     run_process(_run_command)
 
 
@@ -51,8 +51,8 @@ def _run_command() -> int:
     return 0
 
 
-def _know_terminals() -> None:
-    """Have everything printed as plain lines where a launcher only pretends to be a terminal (rich reads this)."""
+def _detect_terminal() -> None:
+    """Print plain lines if a launcher only simulates a terminal. (rich reads this variable.)"""
     from phalanx.launch.env.roles import is_foreign
 
     if is_foreign():
@@ -61,18 +61,26 @@ def _know_terminals() -> None:
 
 def _resume_without_value(args: list[str]) -> list[str]:
     """`--resume` alone means the latest run; typer has no options with an optional value."""
-    spelled = []
-    for here, following in zip(args, [*args[1:], "--"], strict=True):
-        spelled.append(here)
-        if here == "--resume" and (following.startswith("-") or ("=" in following and not Path(following).exists())):
-            spelled.append("latest")
-    return spelled
+    expanded = []
+    for word, following in zip(args, [*args[1:], "--"], strict=True):
+        expanded.append(word)
+        if word == "--resume" and (following.startswith("-") or ("=" in following and not Path(following).exists())):
+            expanded.append("latest")
+    return expanded
 
 
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"phalanx {__version__}")
         raise typer.Exit
+
+
+def _verbose(wanted: bool) -> None:
+    """Tell this process and all that it starts by the environment: it is no setting of the run."""
+    if wanted:
+        from phalanx.observe.start_up import VERBOSE
+
+        os.environ[VERBOSE] = "1"
 
 
 @app.callback()
@@ -88,9 +96,7 @@ def phalanx(
 def train(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits, or images where --data is given"
-        ),
+        typer.Argument(metavar="[RECIPE|FILE.yaml] [KEY=VALUE]...", help="default: digits, or images with --data"),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="a name that `phalanx models` lists, or your own: nets.py:Net")
@@ -108,8 +114,8 @@ def train(
     momentum: Annotated[float | None, typer.Option()] = None,
     weight_decay: Annotated[float | None, typer.Option()] = None,
     lr_schedule: Annotated[str | None, typer.Option(help="constant, step, cosine, polynomial, one-cycle")] = None,
-    lr_step_epochs: Annotated[str | None, typer.Option(help="where the rate drops, such as 30,60,80")] = None,
-    lr_factor: Annotated[float | None, typer.Option(help="by what it is multiplied there")] = None,
+    lr_step_epochs: Annotated[str | None, typer.Option(help="epochs at which the rate drops, such as 30,60,80")] = None,
+    lr_factor: Annotated[float | None, typer.Option(help="factor of the rate at each drop")] = None,
     warmup_epochs: Annotated[float | None, typer.Option()] = None,
     label_smoothing: Annotated[float | None, typer.Option()] = None,
     top_k: Annotated[int | None, typer.Option(help="k of the second accuracy; 0 or 1: top-1 alone")] = None,
@@ -122,18 +128,18 @@ def train(
     log_every: Annotated[int | None, typer.Option(help="steps between log lines")] = None,
     log_dir: Annotated[str | None, typer.Option(help="folder for each process's log; default RUN/logs")] = None,
     update_method: Annotated[str | None, typer.Option(help="local, collective, pserver")] = None,
-    workers: Annotated[int | None, typer.Option(help="trainers on this machine")] = None,
+    workers: Annotated[int | None, typer.Option(help="worker processes on this machine")] = None,
     servers: Annotated[int | None, typer.Option(help="parameter servers on this machine")] = None,
     mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S")] = None,
     compress: Annotated[str | None, typer.Option(help="none, fp16, bf16, 2bit, 1bit, topk:R, powersgd:R")] = None,
     evaluator: Annotated[
-        bool | None, typer.Option("--evaluator/--no-evaluator", help="evaluate checkpoints in a process of its own")
+        bool | None, typer.Option("--evaluator/--no-evaluator", help="evaluate checkpoints in a separate process")
     ] = None,
-    max_restarts: Annotated[int | None, typer.Option(help="how often lost workers are started anew")] = None,
-    min_workers: Annotated[int | None, typer.Option(help="go on with as few when no restarts are left")] = None,
+    max_restarts: Annotated[int | None, typer.Option(help="how often lost workers are restarted")] = None,
+    min_workers: Annotated[int | None, typer.Option(help="continue with this few if no restarts are left")] = None,
     data_service: Annotated[str | None, typer.Option(help="data servers that make batches: HOST:PORT,…")] = None,
     data_servers: Annotated[int | None, typer.Option(help="data servers on this machine")] = None,
-    out: Annotated[Path | None, typer.Option(help="the run's folder; default runs/NAME-TIME")] = None,
+    out: Annotated[Path | None, typer.Option(help="the run folder; default runs/NAME-TIME")] = None,
     resume: Annotated[
         str | None, typer.Option(help="continue a run, or from one of its checkpoints; without a value the latest run")
     ] = None,
@@ -144,11 +150,15 @@ def train(
     accept_code: Annotated[
         str | None, typer.Option(help="with --resume, if your own code has changed: run (the run's copy) or new")
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", callback=_verbose, help="print every setting chosen at the start, and why"),
+    ] = False,
 ) -> None:
-    """Train a classifier; a recipe, settings and flags say how."""
+    """Train a classifier, by a recipe, settings and flags."""
     from phalanx.api.start import start
-    from phalanx.launch.env.attendance import await_end
     from phalanx.launch.env.complete_role import complete
+    from phalanx.launch.env.dmlc_scheduler import await_end
     from phalanx.launch.env.roles import role_from_env
     from phalanx.net.admission import warning_of
     from phalanx.roles.lifeline import hold_lifeline
@@ -168,7 +178,7 @@ def train(
 
 
 def request_from(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Request":
-    """What the parameters of `train` ask for."""
+    """The request of `train`'s parameters."""
     from phalanx.api.request import make_request
     from phalanx.config.flags import FLAGS
 
@@ -188,7 +198,7 @@ def request_from(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Req
 
 
 def _print_note(text: str) -> None:
-    """In one line on standard error; an empty note prints nothing."""
+    """Print a line to standard error; nothing for an empty note."""
     if text:
         Console(stderr=True).print(Text(text), soft_wrap=True)
 
@@ -218,11 +228,11 @@ def models(
     show_models(Console(), pattern, size)
 
 
-def _find(place: Path) -> Path:
-    """The checkpoint that is meant, or a refusal, before anything heavy is imported."""
+def _find(path: Path) -> Path:
+    """Find the checkpoint, or raise, before heavy imports."""
     from phalanx.runs.checkpoint import find
 
-    return find(place)
+    return find(path)
 
 
 @app.command("eval")
@@ -231,8 +241,8 @@ def evaluate(
     data: Annotated[str | None, typer.Option(help="default: the run's own validation data")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1)] = None,
     device: Annotated[str, typer.Option()] = "auto",
-    precision: Annotated[str | None, typer.Option(help="default: as the run was evaluated")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the picture")] = None,
+    precision: Annotated[str | None, typer.Option(help="default: as in training")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the figure")] = None,
 ) -> None:
     """Measure a trained model: top-1, top-k, each class, and a confusion matrix."""
     found = _find(checkpoint)
@@ -250,9 +260,9 @@ def predict(
     as_tsv: Annotated[bool, typer.Option("--tsv", help="tab-separated lines")] = False,
     device: Annotated[str, typer.Option()] = "auto",
 ) -> None:
-    """Say what is on pictures."""
+    """Classify images."""
     if as_json and as_tsv:
-        raise UserError("--json does not go together with --tsv", why="lines have one form", remedy="leave one out")
+        raise UserError("--json cannot be used with --tsv", why="output has one format", remedy="leave one out")
     found = _find(checkpoint)
     from phalanx.commands.predict import predict_images
 
@@ -262,7 +272,7 @@ def predict(
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="folders of runs")],
+    runs: Annotated[list[Path], typer.Argument(help="run folders")],
     out: Annotated[Path, typer.Option("--out", "-o", help="ends in .png, .svg or .pdf")] = Path("curves.png"),
     axis: Annotated[str, typer.Option("--against", help="step, epoch or time")] = "epoch",
 ) -> None:
@@ -280,16 +290,16 @@ def plot(
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="folders of runs")],
+    runs: Annotated[list[Path], typer.Argument(help="run folders")],
     form: Annotated[
-        str | None, typer.Option("--format", help="a table: text, markdown, csv; default text, but not of two runs")
+        str | None, typer.Option("--format", help="a table: text, markdown, csv; default: text for more than two runs")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="a table's file: .txt, .md, .csv; two runs' figure: .png, .svg, .pdf"),
     ] = None,
 ) -> None:
-    """Say whether two runs learned the same (weights, metrics, curves); of more, print a table of results."""
+    """Compare two runs (weights, metrics, curves), or print a table of more."""
     from phalanx.commands.compare_table import show_results, table_format
 
     chosen = table_format(form, out)
@@ -310,7 +320,7 @@ def export(
         typer.Option("--format", help="safetensors, torch, onnx; may be repeated; default the first two"),
     ] = None,
 ) -> None:
-    """Write a trained model for others: safetensors with config, torch.export, ONNX."""
+    """Export a trained model: safetensors with config, torch.export, ONNX."""
     from phalanx.commands.export import export_checkpoint
 
     export_checkpoint(Console(), _find(checkpoint), out, form or [])

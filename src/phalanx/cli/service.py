@@ -1,4 +1,4 @@
-"""`phalanx serve-data`: a server that decodes for trainers. Nothing heavy is imported until it runs."""
+"""`phalanx serve-data`: a data server. Heavy imports happen when it runs."""
 
 from pathlib import Path
 from typing import Annotated

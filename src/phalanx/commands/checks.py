@@ -1,4 +1,4 @@
-"""What Phalanx leans on, each part tried out in a second or less: ok, missing, or failed with the reason."""
+"""Checks of what Phalanx needs, in a second or less each: ok, missing, or failed with the reason."""
 
 import importlib.metadata
 import importlib.util
@@ -29,12 +29,12 @@ LEAST_FREE_GB = 1.0
 
 
 class Missing(Exception):
-    """A part that is not there, which only those notice who want it. The message says how to get it."""
+    """An optional part is missing. The message says how to install it."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of a check."""
+    """The result of a check."""
 
     name: str
     status: Literal["ok", "missing", "failed"]
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """`attempt` returns a remark, or raises: Missing, or anything else where a part is broken."""
+    """`attempt` returns a remark, or raises: Missing, or any other error if the part is broken."""
 
     name: str
     attempt: Callable[[], str]
@@ -59,19 +59,19 @@ class Check:
             return Finding(self.name, "ok", self.attempt(), self.required)
         except Missing as error:
             return Finding(self.name, "missing", str(error), self.required)
-        except Exception as error:  # to say what a broken installation raises is what this is for
+        except Exception as error:  # a broken installation may raise anything
             reason = str(error).strip().partition("\n")[0]
             return Finding(self.name, "failed", f"{type(error).__name__}: {reason}", self.required)
 
 
 def run_checks() -> Iterator[Finding]:
-    """One finding after the other, as they are made."""
+    """Run the checks one after the other."""
     for check in CHECKS:
         yield check.finding()
 
 
 def required_versions() -> dict[str, str]:
-    """Installed versions of what Phalanx requires; Missing where one is absent or too old."""
+    """Installed versions of what Phalanx requires; Missing if one is absent or too old."""
     from packaging.requirements import Requirement
 
     found = {}
@@ -94,7 +94,7 @@ def required_versions() -> dict[str, str]:
 
 
 def _packages() -> str:
-    return f"all {len(required_versions())} are here"
+    return f"all {len(required_versions())} are installed"
 
 
 def _torch_family() -> str:
@@ -105,11 +105,11 @@ def _torch_family() -> str:
     kept = torchvision.ops.nms(torch.tensor([[0.0, 0, 1, 1], [0, 0, 1, 1]]), torch.tensor([1.0, 0.5]), 0.5)
     if kept.tolist() != [0]:
         raise ValueError("torchvision computes a wrong result")
-    return f"they fit together; timm knows {len(timm.list_models()):,} models"
+    return f"compatible; timm has {len(timm.list_models()):,} models"
 
 
 def _decoding(form: str) -> str:
-    """A picture of one colour, compressed and decoded by the way that training images take."""
+    """Compress and decode an image of one colour, as in training."""
     colour, packed = (200, 40, 90), io.BytesIO()
     try:
         Image.new("RGB", (16, 16), colour).save(packed, form)
@@ -132,14 +132,14 @@ def _plots() -> str:
 
 
 def _gloo() -> str:
-    """A group of one on the loopback device, and a sum over it."""
+    """Sum over a process group of one, on the loopback device."""
     import torch.distributed as dist
 
     if not dist.is_available() or not dist.is_gloo_available():
         raise Missing("this build of torch has no gloo: several workers on CPUs cannot be used")
     device = {"linux": "lo", "darwin": "lo0"}.get(sys.platform, "")
     with _environment("GLOO_SOCKET_IFNAME", device), tempfile.TemporaryDirectory() as folder:
-        place = f"file://{folder}/meeting"
+        place = f"file://{folder}/rendezvous"
         dist.init_process_group("gloo", init_method=place, rank=0, world_size=1, timeout=timedelta(seconds=10))
         try:
             dist.all_reduce(torch.ones(3))
@@ -150,7 +150,7 @@ def _gloo() -> str:
 
 @contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """A variable set for a while; an empty value leaves it alone."""
+    """Set a variable temporarily; an empty value leaves it unchanged."""
     before = os.environ.get(name)
     os.environ.update({name: value} if value else {})
     try:
@@ -186,7 +186,7 @@ def _compiler() -> str:
 
 
 def _torch_compile() -> str:
-    """Whether it could work. Trying would take most of a minute."""
+    """Whether it could work. A real try would take most of a minute."""
     if torch.cuda.is_available():
         if importlib.util.find_spec("triton") is None:
             raise Missing("pip install triton")

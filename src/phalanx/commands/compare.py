@@ -50,7 +50,7 @@ def _weights(left: dict[str, Tensor], right: dict[str, Tensor]) -> str:
 
 
 def largest_difference(left: dict[str, Tensor], right: dict[str, Tensor]) -> Difference | None:
-    """None where every bit is the same."""
+    """None if every bit is the same."""
     found = None
     for name, tensor in left.items():
         if torch.equal(tensor, right[name]):
@@ -70,7 +70,7 @@ def _summary(run: Path) -> dict[str, Any]:
         raise UserError(
             f"{run} has no summary to compare",
             why=f"{path.name} cannot be read ({error}): a run writes it when it ends or is stopped",
-            remedy=f"finish it first: phalanx train --resume {run}; or see what there is in a table: --format text",
+            remedy=f"finish it first: phalanx train --resume {run}; or print a table: --format text",
         ) from error
     return summary
 

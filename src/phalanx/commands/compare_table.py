@@ -1,4 +1,4 @@
-"""`phalanx compare A B C …`: a table of what runs have reached, for a terminal, a page or a spreadsheet."""
+"""`phalanx compare A B C …`: a table of results, for a terminal, a page or a spreadsheet."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ _WORDS = ("run", "recipe", "model", "updates", "precision", "remarks")
 
 
 def table_format(form: str | None, out: Path | None) -> Format | None:
-    """The format that is named, or that a file's ending says; None where neither asks for a table."""
+    """The named format, or that of the file's ending; None if no table is requested."""
     if form is None:
         return _ENDINGS.get(out.suffix.lower()) if out is not None else None
     chosen = next((known for known in FORMATS if known == form), None)
@@ -37,7 +37,7 @@ def show_results(console: Console, runs: Sequence[Path], form: Format | None, ou
     """The table on the screen, or in a file."""
     if form is None and out is not None:
         raise UserError(
-            f"{out} does not say what the table is to be",
+            f"{out} has no known table format",
             why=f"its ending is none of {', '.join(_ENDINGS)}",
             remedy="name it with --format; phalanx plot draws the curves of many runs in one figure",
         )
@@ -56,7 +56,7 @@ def show_results(console: Console, runs: Sequence[Path], form: Format | None, ou
 
 
 def _table(rows: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
-    """Titles and cells for people. A column that says nothing about any run is left out."""
+    """Titles and cells. Empty columns are left out."""
     ks = {row.k for row in rows if row.k is not None and row.k > 1}
     k = str(ks.pop()) if len(ks) == 1 else "k"
     columns: dict[str, list[str | None]] = {
@@ -77,8 +77,8 @@ def _table(rows: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
         "precision": [row.precision for row in rows],
         "remarks": ["; ".join(row.remarks) or None for row in rows],
     }
-    told = {title: cells for title, cells in columns.items() if any(cells)}
-    return list(told), [[cell or "-" for cell in cells] for cells in zip(*told.values(), strict=True)]
+    filled = {title: cells for title, cells in columns.items() if any(cells)}
+    return list(filled), [[cell or "-" for cell in cells] for cells in zip(*filled.values(), strict=True)]
 
 
 def _share(share: float | None) -> str | None:
@@ -121,12 +121,12 @@ def _markdown(rows: Sequence[RunResult]) -> str:
 
 
 def _plain(cell: str) -> str:
-    """Text that a page shows as it is: no cell ends early, and nothing in a name is taken for markup."""
+    """Escape a text for Markdown tables."""
     return re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", " ".join(printable(cell).split()))
 
 
 def _csv(rows: Sequence[RunResult]) -> str:
-    """Every field of every row, numbers as they are."""
+    """Every field of every row, with unrounded numbers."""
     said = io.StringIO()
     writer = csv.DictWriter(said, [field.name for field in fields(RunResult)], lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""A contact sheet: a few pictures of each class on one page, as the model would see them."""
+"""A contact sheet: a few pictures of each class on one page, as the model sees them."""
 
 from collections.abc import Iterator
 from io import BytesIO
@@ -14,7 +14,7 @@ from phalanx.observe.tables import printable
 
 SIDE, GAP, LINE = 112, 8, 18  # pixels: of a picture, around it, for its caption
 COLUMNS = 8
-MOST_ROWS = 12
+MAX_ROWS = 12
 PAPER, INK, BROKEN = (250, 250, 248), (40, 40, 40), (200, 60, 50)
 
 
@@ -43,8 +43,8 @@ def draw_contact_sheet(source: Labelled, path: Path) -> None:
 def _cells(source: Labelled) -> Iterator[int | None]:
     """The sample in each cell of the page, or None where it stays empty."""
     present = np.unique(source.labels)
-    if len(present) > MOST_ROWS:
-        chosen = _evenly(present, COLUMNS * MOST_ROWS)
+    if len(present) > MAX_ROWS:
+        chosen = _evenly(present, COLUMNS * MAX_ROWS)
         yield from (int(np.flatnonzero(source.labels == label)[0]) for label in chosen)
         return
     for label in present:

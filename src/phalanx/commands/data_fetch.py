@@ -1,4 +1,4 @@
-"""`phalanx data fetch`: public datasets, checked against their published checksums, whole or not there."""
+"""`phalanx data fetch`: downloads public datasets and checks their published checksums."""
 
 import hashlib
 import shutil
@@ -20,7 +20,7 @@ from phalanx.observe.tables import print_rows
 
 @dataclass(frozen=True)
 class Published:
-    """A file as it is published. `bytes` is for the progress bar."""
+    """A published file. `bytes` is for the progress bar."""
 
     name: str
     md5: str
@@ -29,10 +29,10 @@ class Published:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Where a dataset is published, and what becomes of its files: unpacked to a folder, or kept as they are."""
+    """A published dataset: its files, and the folder that they unpack to, if they are archives."""
 
     title: str
-    url: str  # of the folder that the files are in
+    url: str  # of the folder with the files
     files: tuple[Published, ...]
     unpacks_to: str | None
     train: str  # a command that uses it; the folder is added
@@ -81,7 +81,7 @@ DATASETS = {
 
 
 def fetch_dataset(console: Console, dataset: Dataset, folder: Path, origin: str | None) -> None:
-    """Put a dataset into a folder. What is there already and right is kept; `origin` is a copy here or elsewhere."""
+    """Put a dataset into a folder. Files that exist already are checked and stay; `origin` is a local copy or a URL."""
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file in dataset.files:
@@ -106,12 +106,12 @@ def fetch_dataset(console: Console, dataset: Dataset, folder: Path, origin: str 
 
 
 def _is_there(place: Path, file: Published) -> bool:
-    """A folder gets its name when it is whole; a file must be the published one."""
+    """Whether a file or unpacked folder exists. A folder is complete if it exists; a file must be the published one."""
     if not place.exists():
         return False
     if place.is_file() and _md5(place) != file.md5:
         raise UserError(
-            f"{place} is another file than the published one",
+            f"{place} is not the published file",
             why=f"its MD5 is {_md5(place)}, and {file.md5} is published",
             remedy="move it away, or fetch into another folder",
         )
@@ -119,7 +119,7 @@ def _is_there(place: Path, file: Published) -> bool:
 
 
 def _local_copy(origin: str | None, file: Published) -> Path | None:
-    """The file on this machine that `--from` names, itself or by its folder; None where it names an address."""
+    """The local file of `--from`, which may be its folder; None for a URL."""
     if origin is None or "://" in origin:
         return None
     place = Path(origin).expanduser()
@@ -132,7 +132,7 @@ def _local_copy(origin: str | None, file: Published) -> Path | None:
 
 
 def _address(dataset: Dataset, file: Published, origin: str | None) -> str:
-    """Of one file; an address that ends in a slash, or is of several files, is of their folder."""
+    """The URL of a file. An origin that ends in a slash, or is for several files, is their folder."""
     if origin is None:
         return dataset.url + file.name
     alone = len(dataset.files) == 1 and not origin.endswith("/")
@@ -147,14 +147,14 @@ def _refuse_other(part: Path, file: Published, copy: Path | None) -> None:
     raise UserError(
         f"{copy or file.name} is not the published {file.name}",
         why=f"its MD5 is {found}, and {file.md5} is published",
-        remedy="run the command again: what was fetched is thrown away"
+        remedy="run the command again; the wrong file is deleted"
         if copy is None
         else "check the copy; data in a known format can also be used where it is, with --data PATH",
     )
 
 
 def _unpack(archive: Path, place: Path) -> None:
-    """Unpack the folder of an archive; it is renamed as a whole. Only plain files inside of it are taken."""
+    """Unpack the folder of an archive; it is renamed as a whole. Anything but regular files inside of it is refused."""
     unfinished = place.with_name(f".{place.name}{PART}")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -164,7 +164,7 @@ def _unpack(archive: Path, place: Path) -> None:
                 if member.isdir():
                     continue
                 if not member.isfile() or path.parts[0] != place.name or ".." in path.parts or path.is_absolute():
-                    raise tarfile.TarError(f"{member.name!r} is not a plain file in {place.name}/")
+                    raise tarfile.TarError(f"{member.name!r} is not a regular file in {place.name}/")
                 target = unfinished.joinpath(*path.parts[1:])
                 target.parent.mkdir(parents=True, exist_ok=True)
                 content = tar.extractfile(member)
@@ -193,7 +193,7 @@ def _writable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"nothing can be put into {folder}",
+            f"{folder} cannot be written",
             why=error.strerror or str(error),
-            remedy="make room or mend the permissions, then run the command again: it goes on where it was",
+            remedy="make room or fix the permissions, then run the command again: it resumes",
         ) from error

@@ -8,15 +8,15 @@ from phalanx.commands.data_pack import pack_order
 from phalanx.config.schema import DataConfig
 from phalanx.data.pack.imagenet import open_imagenet
 from phalanx.data.pack.job import Order
-from phalanx.data.pack.manifest import Options
+from phalanx.data.sources.manifest import Options
 from phalanx.observe.progress import megabytes
 
 
 def pack_imagenet(
     console: Console, train: Path, val: Path, devkit: Path, folder: Path, options: Options, command: str
 ) -> None:
-    """Find the images in the archives, then pack them. A second run of the same command goes on."""
-    with megabytes(console, "finding images", train.stat().st_size + val.stat().st_size) as tell:
-        splits = open_imagenet(train, val, devkit, tell)
+    """Find the images in the archives, then pack them. The same command resumes an interrupted one."""
+    with megabytes(console, "finding images", train.stat().st_size + val.stat().st_size) as advance:
+        splits = open_imagenet(train, val, devkit, advance)
     source = f"ImageNet: {train}, {val}"
     pack_order(console, Order(source, splits, options, DataConfig(), command, (train, val)), folder)

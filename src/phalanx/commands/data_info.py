@@ -1,4 +1,4 @@
-"""`phalanx data info`: what a dataset is, in words, numbers and pictures."""
+"""`phalanx data info`: describes a dataset in words, numbers and pictures."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from PIL import Image
 from rich.console import Console
 
 from phalanx.commands.data_contact import draw_contact_sheet
-from phalanx.commands.data_settings import data_config, in_bytes, tell
+from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.data.decode.images import BadImage, broken_means_bad
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSource
@@ -28,13 +28,13 @@ from phalanx.machine.cores import cores
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_line, print_rows, print_table
 
-MOST_LOOKED_AT = 2000  # images of a split whose headers are read; of more, evenly spaced ones
-MOST_SHOWN = 24  # classes
+MAX_LOOKED_AT = 2000  # images of a split whose headers are read; of more, evenly spaced ones
+MAX_SHOWN = 24  # classes
 
 
 @dataclass(frozen=True)
 class Look:
-    """What the images of a split are like, from those looked at: (height, width), bytes and kind of each."""
+    """(height, width), bytes and format of the images of a split that were examined."""
 
     sizes: npt.NDArray[np.int64]
     bytes: npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ class Look:
 
 
 def show_info(console: Console, source: str, settings: list[str], out: Path | None, *, as_json: bool) -> None:
-    """Print what is there, and leave a contact sheet."""
+    """Print the description, and write a contact sheet."""
     config = data_config(source, settings)
     aside = Console(stderr=True)
     parts, notes = open_parts(config, threads=cores())
@@ -56,7 +56,7 @@ def show_info(console: Console, source: str, settings: list[str], out: Path | No
     if as_json:
         print_line(console, json.dumps(about, indent=1))
         return
-    tell(console, notes)
+    print_notes(console, notes)
     _print(console, about, parts)
 
 
@@ -69,7 +69,7 @@ def _looked(source: Labelled, console: Console) -> Look:
         lengths = sizes.prod(axis=1) * source.channels
         return Look(sizes, lengths, Counter({"pixels": len(source)}), len(source), len(source))
     assert isinstance(source, EncodedSource)
-    count = min(len(source), MOST_LOOKED_AT)
+    count = min(len(source), MAX_LOOKED_AT)
     chosen = [i * len(source) // count for i in range(count)]
     with progress(console, "headers read", count) as advance, ThreadPoolExecutor(cores()) as pool:
         headers = []
@@ -87,7 +87,7 @@ def _header(source: EncodedSource, index: int) -> tuple[tuple[int, int] | None, 
         data = source.encoded(index)
         with broken_means_bad(), Image.open(BytesIO(data)) as image:
             return (image.height, image.width), len(data), image.format or "unknown"
-    except (BadImage, OSError):  # `phalanx data verify` says what is wrong with each
+    except (BadImage, OSError):  # `phalanx data verify` lists the errors
         return None, 0, "unreadable"
 
 
@@ -115,7 +115,7 @@ def _about(
 
 
 def _figures(look: Look) -> dict[str, Any]:
-    """Sizes as [height, width]; smallest, median and largest are of each side by itself."""
+    """Sizes as [height, width]; smallest, median and largest are computed for each side separately."""
     sides = look.sizes if len(look.sizes) else np.zeros((1, 2), dtype=np.int64)
     return {
         "samples": look.of,
@@ -145,9 +145,9 @@ def _print(console: Console, about: Mapping[str, Any], parts: Mapping[Part, Labe
 def _class_rows(classes: list[dict[str, Any]], parts: list[Part]) -> list[tuple[str, ...]]:
     """The classes with their counts; of many, the first and the last."""
     rows = [(one["name"], *(f"{one[part]:,}" for part in parts)) for one in classes]
-    if len(rows) <= MOST_SHOWN:
+    if len(rows) <= MAX_SHOWN:
         return rows
-    half = MOST_SHOWN // 2
+    half = MAX_SHOWN // 2
     between = (f"… {len(rows) - 2 * half:,} more (--json lists all)", *("" for _ in parts))
     return [*rows[:half], between, *rows[-half:]]
 

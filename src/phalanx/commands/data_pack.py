@@ -6,11 +6,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from phalanx.commands.data_settings import data_config, in_bytes, tell
+from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.data.pack.job import Order, pack
-from phalanx.data.pack.manifest import Manifest, Options, load_manifest
 from phalanx.data.sources.formats import FORMATS, recognise
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import Manifest, Options, load_manifest
 from phalanx.data.sources.open import open_parts
 from phalanx.errors import UserError
 from phalanx.machine.cores import cores
@@ -19,10 +19,10 @@ from phalanx.observe.tables import print_rows
 
 
 def pack_data(console: Console, source: str, folder: Path, options: Options, settings: list[str], command: str) -> None:
-    """Pack the splits of a source that the options ask for, and say what was made."""
+    """Pack the chosen splits of a source, and print a summary."""
     config = data_config(source, settings)
     parts, notes = open_parts(config, threads=0)
-    tell(console, notes)
+    print_notes(console, notes)
     name, path = recognise(source)
     places = (path,) if FORMATS[name].has_path else ()
     for place in places:
@@ -33,7 +33,7 @@ def pack_data(console: Console, source: str, folder: Path, options: Options, set
 
 
 def pack_order(console: Console, order: Order, folder: Path) -> None:
-    """Pack with a bar, and say what was made."""
+    """Pack with a progress bar, and print a summary."""
     before = load_manifest(folder)
     with progress(console, "packed", sum(map(len, order.splits.values()))) as advance:
         manifest = pack(order, folder, threads=cores(), advance=advance)
@@ -59,17 +59,17 @@ def _chosen(parts: Mapping[Part, Labelled], options: Options, source: str) -> di
     if not chosen:
         raise UserError(
             f"{source} has no {options.split} split",
-            why=f"what it has is {' and '.join(parts)}",
+            why=f"it has {' and '.join(parts)}",
             remedy="leave --split out, or name the validation data with data.val=PATH",
         )
     return chosen
 
 
 def _refuse_inside(source: Path, folder: Path) -> None:
-    """A pack inside of its own source would become part of it."""
+    """Refuse a folder inside of the source, which would become part of it."""
     if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
         raise UserError(
-            f"{folder} lies inside of {source}",
-            why="what is packed there would be taken for a part of the source",
+            f"{folder} is inside of {source}",
+            why="files there would become part of the source",
             remedy="choose a folder elsewhere",
         )

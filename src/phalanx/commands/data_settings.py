@@ -1,4 +1,4 @@
-"""What the `phalanx data` commands share: the data that is meant, opened with its settings."""
+"""Shared by the `phalanx data` commands: settings, notes, output files."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -14,20 +14,21 @@ from phalanx.errors import UserError
 
 
 def data_config(source: str, settings: Sequence[str]) -> DataConfig:
-    """The data settings for a source, with what was given as KEY=VALUE. Settings of training have no place here."""
+    """The data settings for a source, with KEY=VALUE overrides. Other settings than those of data are refused."""
     layers = [Layer(source, nest("data.source", source)), *map(parse_override, settings)]
     for layer in layers[1:]:
         strange = [key for key in flatten(layer.values) if not key.startswith("data.")]
         if strange:
             raise UserError(
                 f"{strange[0]} has no effect here",
-                why="data is only looked at and packed; the settings for that begin with data.",
-                remedy="leave it out, or write for example data.val=PATH",
+                why="this command only reads data; its settings begin with data.",
+                remedy="leave it out, or use a setting such as data.val=PATH",
             )
     return resolve(layers).config.data
 
 
-def tell(console: Console, notes: Iterable[str]) -> None:
+def print_notes(console: Console, notes: Iterable[str]) -> None:
+    """Print what the user should know about the data, a line each."""
     for note in notes:
         console.print(Text(f"note: {note}"), soft_wrap=True)
 
@@ -45,7 +46,7 @@ def write_out(path: Path, data: bytes) -> None:
 
 
 def in_bytes(count: float) -> str:
-    """`1.3 GB`, in the units of disks."""
+    """`1.3 GB`, in decimal units."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.3g} {unit}"
@@ -54,5 +55,5 @@ def in_bytes(count: float) -> str:
 
 
 def portable(name: str) -> str:
-    """A sample's name as it is understood from any folder: whole where it is in a file, as it is where it is not."""
+    """A sample's name that is valid from any folder: absolute if it is a file's."""
     return str(Path(name).absolute()) if os.sep in name and Path(name).parent.is_dir() else name

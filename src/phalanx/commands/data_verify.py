@@ -9,13 +9,13 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from phalanx.commands.data_settings import data_config, portable, tell, write_out
+from phalanx.commands.data_settings import data_config, portable, print_notes, write_out
 from phalanx.config.schema import DataConfig
 from phalanx.data.augment.framing import Whole
 from phalanx.data.pack.checksums import damage
-from phalanx.data.pack.manifest import load_manifest
 from phalanx.data.sources.formats import recognise
 from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.manifest import load_manifest
 from phalanx.data.sources.open import open_parts
 from phalanx.data.sources.raw import RawSource
 from phalanx.errors import EXIT_OURS, UserError
@@ -25,12 +25,12 @@ from phalanx.observe.tables import print_line, printable, tab_separated
 
 AT_ONCE = 256  # samples between two reports of progress
 SIDE = 32  # a JPEG is decoded in full for any size; a small result only saves the work after it
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 
 
 @dataclass
 class Findings:
-    """What is broken: whole files, and samples by name; each with its reason."""
+    """The errors found: files, and samples by name; each with its reason."""
 
     checked: int = 0
     files: list[tuple[str, str]] = field(default_factory=list)
@@ -38,12 +38,12 @@ class Findings:
 
 
 def verify_data(console: Console, source: str, settings: list[str], out: Path | None) -> int:
-    """1 if something is broken, 0 if all is well. `out` gets the broken samples, as data.quarantine takes them."""
+    """Returns 1 if anything is damaged, else 0. `out` gets the bad samples, in the format of data.quarantine."""
     config = data_config(source, settings)
     findings = Findings()
     findings.files += _damaged_files(console, recognise(source)[1])
     parts, notes = _opened(config, findings)
-    tell(console, notes)
+    print_notes(console, notes)
     with progress(console, "checked", sum(map(len, parts))) as advance:
         for part in parts:
             for bad, count in _broken(part):
@@ -57,19 +57,19 @@ def verify_data(console: Console, source: str, settings: list[str], out: Path | 
 
 
 def _damaged_files(console: Console, folder: Path) -> list[tuple[str, str]]:
-    """The files of a packed folder that are not as they were written."""
+    """The damaged files of a packed folder."""
     manifest = load_manifest(folder)
     if manifest is None or not manifest.finished:
         return []
     files = manifest.files()
-    with megabytes(console, "checksums", sum(file.bytes for file in files)) as told:
-        found = [(str(folder / file.name), damage(folder / file.name, file, told)) for file in files]
-    mend = f"remove it and run `{manifest.command}` again to make it anew"
+    with megabytes(console, "checksums", sum(file.bytes for file in files)) as advance:
+        found = [(str(folder / file.name), damage(folder / file.name, file, advance)) for file in files]
+    mend = f"remove it and run `{manifest.command}` again to restore it"
     return [(name, f"{reason}; {mend}") for name, reason in found if reason]
 
 
 def _opened(config: DataConfig, findings: Findings) -> tuple[list[Labelled], list[str]]:
-    """The splits; those of a damaged file up to its damage, which is then among the findings."""
+    """The splits. A damaged file is read up to the damage, which is added to the findings."""
     try:
         parts, notes = open_parts(config, threads=cores())
     except UserError as refusal:
@@ -80,18 +80,18 @@ def _opened(config: DataConfig, findings: Findings) -> tuple[list[Labelled], lis
                 raise refusal from None
             parts, notes = {}, [f"{refusal.what}: {refusal.why}; no sample can be checked"]
         else:
-            findings.files = findings.files or [(refusal.what, refusal.why)]  # its checksum may have told already
+            findings.files = findings.files or [(refusal.what, refusal.why)]  # its checksum may have found that already
     return list(parts.values()), notes
 
 
 def _broken(source: Labelled) -> Iterator[tuple[list[tuple[int, str]], int]]:
-    """(index, reason) of what does not decode, and how many samples were looked at, piece by piece."""
+    """(index, reason) of samples that do not decode, and the number of samples checked, chunk by chunk."""
     whole = Whole(min(SIDE, source.image_size))
     with ThreadPoolExecutor(cores()) as pool:
         for low in range(0, len(source), AT_ONCE):
             indices = np.arange(low, min(low + AT_ONCE, len(source)))
             bad = source.read(indices, whole, 0, replace_bad=False).bad
-            if isinstance(source, RawSource):  # its pixels are not read through a decoder, which would notice
+            if isinstance(source, RawSource):  # its pixels do not pass a decoder, which would find errors
                 reasons = pool.map(source.damage, indices.tolist())
                 bad = [(index, reason) for index, reason in zip(indices.tolist(), reasons, strict=True) if reason]
             yield sorted(bad), len(indices)
@@ -103,14 +103,14 @@ def _lines(pairs: list[tuple[str, str]]) -> list[str]:
 
 def _report(console: Console, findings: Findings, out: Path | None) -> None:
     lines = _lines([*findings.files, *findings.samples])
-    shown = lines[:MOST_SHOWN] if console.is_terminal else lines
+    shown = lines[:MAX_SHOWN] if console.is_terminal else lines
     for line in shown:
         print_line(console, line)
     if len(shown) < len(lines):
         console.print(Text(f"… and {len(lines) - len(shown):,} more" + ("" if out else ": --out FILE writes them all")))
     broken, files = len(findings.samples), len(findings.files)
     if not broken and not files:
-        console.print(Text(f"all {findings.checked:,} samples are whole"))
+        console.print(Text(f"all {findings.checked:,} samples are good"))
         return
     found = [f"{broken:,} of {findings.checked:,} samples do not decode"] if broken or not files else []
     found += [f"{files:,} file{'s are' if files > 1 else ' is'} damaged"] if files else []

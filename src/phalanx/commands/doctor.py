@@ -23,7 +23,7 @@ _STYLES = {"ok": "green", "missing": "yellow", "failed": "bold red"}
 
 
 def examine(console: Console) -> int:
-    """Print everything that a report of a problem should contain. 1 if something required is broken."""
+    """Print what a bug report should contain. Returns 1 if a required part is broken."""
     _heading(console, "versions")
     print_rows(console, _versions())
     _heading(console, "machine")
@@ -47,9 +47,9 @@ def _heading(console: Console, text: str) -> None:
 def _versions() -> dict[str, str]:
     try:
         required = required_versions()
-    except Missing:  # the check of the packages says which
+    except Missing:  # the check of packages names it
         required = {}
-    # torch itself also tells for which CUDA it was built
+    # torch also knows its CUDA version
     return {"phalanx": __version__, "python": sys.version.split()[0], **required, "torch": torch.__version__}
 
 
@@ -61,7 +61,7 @@ def _machine() -> dict[str, str]:
         "system": f"{here['system']}, {' '.join(platform.libc_ver())}".rstrip(", "),
         "CPU": here["cpu"],
         "cores": f"{cores()} of {os.cpu_count()} may be used",
-        "instructions": present if level is None else f"{present} ({SWITCH}={level} says so)",
+        "instructions": present if level is None else f"{present} ({SWITCH}={level})",
         "memory": _memory(),
     }
     for number in range(torch.cuda.device_count()):
@@ -73,7 +73,7 @@ def _machine() -> dict[str, str]:
 
 
 def _memory() -> str:
-    """What the machine has and what is free of it; and what a container may use, where it is less."""
+    """Total and free memory of the machine; and the container's limit, if that is less."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""`phalanx eval`: exact accuracy of a trained model, class by class, with a picture of what it confuses."""
+"""`phalanx eval`: exact accuracy of a trained model, class by class, with a confusion matrix."""
 
 import json
 import re
@@ -39,7 +39,7 @@ _TITLES = ("class", "samples", "correct", "top-1", "most confused with")
 
 @dataclass(frozen=True)
 class Result:
-    """What was found out about a model on some data."""
+    """The evaluation of a model on some data."""
 
     data: str
     k: int
@@ -50,7 +50,16 @@ class Result:
     seconds: float
 
 
-@user_code()
+@dataclass(frozen=True)
+class Measured:
+    """An evaluation, the model it is of, and the folder with eval.json, per_class.tsv and confusion.png."""
+
+    trained: Trained
+    result: Result
+    classes: list[ClassResult]
+    folder: Path
+
+
 def evaluate_checkpoint(
     console: Console,
     place: Path,
@@ -60,22 +69,40 @@ def evaluate_checkpoint(
     precision: str | None,
     out: Path | None,
 ) -> None:
-    """Measure on the run's own validation data or on `data`; print, and leave eval.json, per_class.tsv and a PNG."""
+    """Measure on the run's own validation data or on `data`, write the files, and print the result."""
+    measured = measure(console, place, data, batch_size, device, precision, out)
+    _print(console, measured.folder, measured.trained, measured.result, measured.classes)
+    if data is None:
+        _compare(console, measured.trained, measured.result)
+
+
+@user_code()
+def measure(
+    console: Console,
+    place: Path,
+    data: str | None,
+    batch_size: int | None,
+    device: str,
+    precision: str | None,
+    out: Path | None,
+) -> Measured:
+    """Measure on the run's own validation data or on `data`, and write eval.json, per_class.tsv and a PNG.
+
+    The console shows notes and progress.
+    """
     trained = load_trained(place, {"device": device} | ({"precision": precision} if precision else {}))
     source = _validation(trained, console) if data is None else _other(trained, data, console)
     folder = _made(out or trained.home / ("eval" if data is None else f"eval-{_short_name(data)}"))
     result = _measure(trained, source, batch_size or trained.batch_size, console)
     classes = result.answers.by_class()
     _write(folder, trained, result, classes)
-    _print(console, folder, trained, result, classes)
-    if data is None:
-        _compare(console, trained, result)
+    return Measured(trained, result, classes, folder)
 
 
 def _validation(trained: Trained, console: Console) -> Source:
     try:
         splits = open_data(trained.config.data, threads=trained.threads)
-    except UserError as error:  # a run may have moved, or been called from another folder
+    except UserError as error:  # the run may have moved, or started in another folder
         raise UserError(error.what, why=error.why, remedy=f"{error.remedy}; or name the data: --data PATH") from error
     if splits.val.classes != trained.spec.classes:
         raise UserError(
@@ -125,7 +152,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
 
         def watch(batch: Batch, logits: Tensor) -> None:
             labels.extend(micro.labels.numpy() for micro in batch.micro)
-            # By the same call as the accuracy, so that classes with equal logits are ranked alike.
+            # The same call as for the accuracy, so that ties are ranked alike.
             answers.append(logits.topk(k, dim=1).indices[:, 0].cpu().numpy())
             bad.extend(batch.bad)
             advance(batch.total)
@@ -137,7 +164,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
 
 
 def _short_name(data: str) -> str:
-    """`folder:/data/pets/val` → `val`: what tells evaluations of one model apart."""
+    """`folder:/data/pets/val` → `val`: a short name for the folder."""
     name = Path(data.rpartition(":")[2]).expanduser().resolve().name
     return re.sub(r"[^\w.-]+", "-", name) or "data"
 
@@ -147,9 +174,9 @@ def _made(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"the folder {folder} cannot be made",
+            f"cannot create the folder {folder}",
             why=error.strerror or str(error),
-            remedy="choose another place with --out",
+            remedy="choose another folder with --out",
         ) from error
     return folder
 
@@ -218,8 +245,8 @@ def _print(console: Console, folder: Path, trained: Trained, result: Result, cla
 
 
 def _compare(console: Console, trained: Trained, result: Result) -> None:
-    """Say so where training measured another number with these weights on this data."""
+    """Print a note if training measured another accuracy with these weights on this data."""
     if trained.judged is None or trained.judged.top1 == result.totals.top1:
         return
-    text = f"training measured {percent(trained.judged.top1)}: its precision, device, threads or data were other ones"
+    text = f"training measured {percent(trained.judged.top1)}: its precision, device, threads or data were different"
     console.print(Text(f"note: {text}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`phalanx export`: a trained model as files that others can use, each checked before it gets its name."""
+"""`phalanx export`: a trained model as files that others can use, each checked before it is moved into place."""
 
 import importlib.util
 import json
@@ -10,8 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phalanx.custom import is_reference
+from phalanx.custom.installed import FOLDER as CODE
+from phalanx.custom.installed import installed
 from phalanx.errors import UserError, nearest
 from phalanx.observe.tables import print_rows
+from phalanx.runs.code import write_code
 
 FORMATS = ("safetensors", "torch", "onnx")
 DEFAULT_FORMATS = FORMATS[:2]
@@ -23,7 +27,7 @@ def export_checkpoint(console: Console, place: Path, out: Path | None, formats: 
     wanted = list(dict.fromkeys(formats or DEFAULT_FORMATS))
     for name in wanted:
         _require(name)
-    # Only now, so that what a user has mistyped is told without waiting for torch.
+    # Imported only now, so that errors show without waiting for torch.
     from phalanx.commands.export_formats import WRITERS, describe
     from phalanx.commands.loading import load_trained
 
@@ -35,6 +39,8 @@ def export_checkpoint(console: Console, place: Path, out: Path | None, formats: 
     with _aside(folder) as aside:
         for name in wanted:
             rows |= WRITERS[name](aside, trained, config)
+    if write_code(folder, installed()):
+        rows[f"{CODE}/"] = "a copy of your own code, which defines the model"
     rows["folder"] = str(folder)
     if "safetensors" in wanted:
         rows["use"] = _use(trained.spec.model, folder)
@@ -69,7 +75,7 @@ def _aside(folder: Path) -> Iterator[Path]:
         raise UserError(
             f"the model cannot be written to {folder}",
             why=error.strerror or str(error),
-            remedy="make room, mend the permissions, or choose another --out",
+            remedy="free disk space, fix the permissions, or choose another --out",
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -78,6 +84,8 @@ def _aside(folder: Path) -> Iterator[Path]:
 def _use(model: str, folder: Path) -> str:
     from phalanx.models.build import is_ours
 
+    if is_reference(model) and model.startswith(f"{CODE}/"):
+        return f"phalanx train --model {folder / model} --init-from {folder / 'model.safetensors'}"
     if is_ours(model):  # timm does not know it
         return f"phalanx train --model {model} --init-from {folder / 'model.safetensors'}"
     return f"timm.create_model('local-dir:{folder}', pretrained=True)"

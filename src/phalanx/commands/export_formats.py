@@ -11,19 +11,20 @@ from torch import Tensor
 
 from phalanx import __version__
 from phalanx.commands.loading import Trained
+from phalanx.custom import is_reference
 from phalanx.errors import UserError
 from phalanx.models.build import is_ours
 from phalanx.models.zoo import constructor_names
 
 MOST_DIFFERENCE = 1e-3  # between the logits of an exported model and the model's own
-LARGEST_ONNX_BYTES = 1_900_000_000  # protobuf ends at 2 GB; larger weights go into a file beside it
+LARGEST_ONNX_BYTES = 1_900_000_000  # protobuf's limit is 2 GB; larger weights go into another file
 
 
 def describe(trained: Trained) -> dict[str, Any]:
     """config.json in the form that timm and transformers read, with a section of our own."""
     spec, config, judged = trained.spec, trained.config, trained.judged
     return {
-        "architecture": spec.model.partition(".")[0],
+        "architecture": spec.model if is_reference(spec.model) else spec.model.partition(".")[0],
         "num_classes": len(spec.classes),
         "label_names": spec.classes,
         "model_args": _model_arguments(trained),
@@ -53,7 +54,7 @@ def describe(trained: Trained) -> dict[str, Any]:
 
 
 def _model_arguments(trained: Trained) -> dict[str, Any]:
-    """What the constructor needs besides the numbers of classes and channels, which timm takes from elsewhere."""
+    """The constructor's other arguments; timm has fields for the numbers of classes and channels."""
     name, options = trained.spec.model, trained.config.model.options
     if not is_ours(name) and "img_size" in constructor_names(name):
         return {"img_size": trained.spec.image_size, **options}
@@ -68,16 +69,16 @@ def _adaptable_layers(trained: Trained) -> dict[str, str]:
 
 
 def write_safetensors(aside: Path, trained: Trained, config: str) -> dict[str, str]:
-    """Weights by name, and config.json beside them."""
+    """Weights by name, and config.json."""
     from safetensors.torch import save_file
 
-    path, beside = aside / "model.safetensors", aside / "config.json"
-    beside.write_text(config, encoding="utf-8")
-    # Cloned, since safetensors refuses tensors that share memory; transformers wants to be told that they are torch's.
+    path, config_path = aside / "model.safetensors", aside / "config.json"
+    config_path.write_text(config, encoding="utf-8")
+    # Cloned, since safetensors refuses tensors that share memory; transformers needs the format "pt".
     tensors = {name: tensor.contiguous().clone() for name, tensor in trained.model.state_dict().items()}
     save_file(tensors, path, metadata={"format": "pt"})
-    path.chmod(beside.stat().st_mode)  # safetensors lets only the owner read it
-    return {path.name: _size(path), beside.name: "architecture, classes, input size, normalisation, accuracy"}
+    path.chmod(config_path.stat().st_mode)  # safetensors lets only the owner read it
+    return {path.name: _size(path), config_path.name: "architecture, classes, input size, normalisation, accuracy"}
 
 
 def write_torch(aside: Path, trained: Trained, config: str) -> dict[str, str]:
@@ -106,7 +107,7 @@ def write_onnx(aside: Path, trained: Trained, config: str) -> dict[str, str]:
             dynamo=True,
             verbose=False,
         )
-        assert program is not None  # which it is only without dynamo
+        assert program is not None  # it is None only without dynamo
         program.model.metadata_props["config.json"] = config
         program.save(path, external_data=large)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -131,13 +132,13 @@ def _any_batch() -> tuple[dict[int, Any]]:
 
 @contextmanager
 def _refusing(trained: Trained, what: str) -> Iterator[None]:
-    """Not every model can be traced, and which line of which library objects cannot be foreseen."""
+    """Turn any error of an exporter into a UserError: not every model can be traced."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     except OSError:
-        raise  # a full disk is no property of the model
+        raise  # a full disk is not the model's fault
     except Exception as error:
         raise UserError(
             f"{trained.spec.model} cannot be exported with {what}",
@@ -152,19 +153,19 @@ def _images(trained: Trained, count: int) -> Tensor:
 
 
 def _checked(path: Path, trained: Trained, answer: Callable[[Tensor], Tensor]) -> str:
-    """Compare with the model's own answers for batches of one and of several, and say how far they are apart."""
-    apart = 0.0
+    """Compare with the model's own answers for batches of one and of several, and return the largest difference."""
+    difference = 0.0
     for count in (1, 3):
         images = _images(trained, count)
         with torch.no_grad():
-            apart = max(apart, float((answer(images) - trained.model(images)).abs().max()))
-    if not apart <= MOST_DIFFERENCE:
+            difference = max(difference, float((answer(images) - trained.model(images)).abs().max()))
+    if not difference <= MOST_DIFFERENCE:
         raise UserError(
-            f"{path.name} does not compute what the model computes: logits differ by {apart:.3g}",
+            f"{path.name} does not compute what the model computes: logits differ by {difference:.3g}",
             why=f"more than {MOST_DIFFERENCE:g} is not rounding; nothing was exported",
             remedy="leave this format out, and please report the model's name",
         )
-    return f"{_size(path)}, any batch size, logits at most {apart:.2g} from the model's own"
+    return f"{_size(path)}, any batch size, logits at most {difference:.2g} from the model's own"
 
 
 def _size(path: Path) -> str:

@@ -32,17 +32,17 @@ class Trained:
     spec: ModelSpec
     settings: Settings
     step: int
-    batch_size: int  # what training evaluated with
-    judged: Best | None  # what training measured of these very weights; None where it measured better ones
+    batch_size: int  # of evaluation in training
+    judged: Best | None  # the evaluation of these weights in training; None if training had better ones
 
     @property
     def home(self) -> Path:
-        """Where to put what is made from the model: its run's folder; or the checkpoint, where it lies alone."""
+        """The folder for outputs: the run folder, or a checkpoint's own if it has no run."""
         return home_of(self.path)
 
     @property
     def threads(self) -> int:
-        """How many threads decode images."""
+        """Threads for decoding."""
         return self.config.data.threads or self.settings.threads
 
     @torch.inference_mode()
@@ -62,7 +62,7 @@ def home_of(checkpoint_path: Path) -> Path:
 
 
 def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
-    """The averaged weights where there are some, in eval mode, on the device; this process runs with its settings.
+    """The averaged weights if there are any, in eval mode, on the device; sets this process's settings.
 
     Settings of `machine` replace those of the run; what both leave at `auto` is chosen for this machine.
     """
@@ -75,11 +75,11 @@ def load_trained(place: Path, machine: Mapping[str, Any]) -> Trained:
         tensors = loaded.tensors.get("ema", loaded.tensors["model"])
     except (KeyError, TypeError) as error:
         raise UserError(
-            f"{loaded.path} does not say what it is a checkpoint of",
+            f"{loaded.path} is not a complete checkpoint",
             why=f"its {checkpoint.STATE} or its weights are incomplete ({type(error).__name__}: {error})",
-            remedy="give a checkpoint that `phalanx train` of this version has written",
+            remedy="name a checkpoint of `phalanx train` of this version",
         ) from error
-    # Weights are about to be loaded: neither published nor elaborate starting values are needed.
+    # The weights are loaded below: no pretrained or special initial values are needed.
     unborn = {"pretrained": False, "initializer": "default"}
     config = resolve([saved, Layer("the command line", {"machine": dict(machine), "model": unborn})]).config
     install_code(home_of(loaded.path), config)

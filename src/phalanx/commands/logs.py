@@ -1,4 +1,4 @@
-"""`phalanx logs`: what the roles of a job have printed, and go on printing."""
+"""`phalanx logs`: the output of a job's roles, also while it runs."""
 
 import contextlib
 import time
@@ -11,53 +11,53 @@ from phalanx.launch.agent import RECORD
 from phalanx.launch.record import load_record
 from phalanx.runs.folder import LOGS, RunFolder
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 def print_logs(run: Path, role: str | None, *, follow: bool, out: TextIO) -> None:
-    """Print the log of one role, or of all with the role's name before each line."""
+    """Print the log of one role, or all logs with the role's name before each line."""
     folder = logs_of(run)
     paths = {path.stem: path for path in sorted(folder.glob("*.log"))}
     if role is None and not follow and not paths:
-        raise UserError(f"{run} has no logs", why=f"there is nothing in {folder}", remedy="give a run's folder")
+        raise UserError(f"{run} has no logs", why=f"there is nothing in {folder}", remedy="name a run folder")
     if role is not None and role not in paths:
         known = [record.name for record in load_record(run).roles] if not paths else list(paths)
         raise UserError(
             f"there is no log of {role!r} in {folder}",
-            why="no such role has printed anything",
+            why="no such role has written a log",
             remedy=nearest(role, known),
         )
     _print(run, folder, role, follow, out)
 
 
 def logs_of(run: Path) -> Path:
-    """The folder of a run's logs: as its job says, or where no launcher of ours was, as its settings do."""
+    """The folder of a run's logs: from job.json, or without one from the settings."""
     if (run / RECORD).exists():
         return Path(load_record(run).logs or run / LOGS)
     with contextlib.suppress(UserError):
-        told = flatten(RunFolder(run).layer().values).get("train.log_dir")
-        return Path(str(told)) if told else run / LOGS
+        folder = flatten(RunFolder(run).layer().values).get("train.log_dir")
+        return Path(str(folder)) if folder else run / LOGS
     return run / LOGS
 
 
 def _print(run: Path, folder: Path, role: str | None, follow: bool, out: TextIO) -> None:
     opened: dict[str, IO[str]] = {}
-    begun: dict[str, str] = {}  # lines that lack their end
+    partial: dict[str, str] = {}  # unfinished last lines
     try:
         while True:
-            going = follow and (run / RECORD).exists() and load_record(run).conducted
+            running = follow and (run / RECORD).exists() and load_record(run).supervised
             for path in sorted(folder.glob(f"{role or '*'}.log")):
                 if path.stem not in opened:
                     opened[path.stem] = path.open(encoding="utf-8", errors="replace", newline="\n")
-                *lines, begun[path.stem] = (begun.get(path.stem, "") + opened[path.stem].read()).split("\n")
-                if begun[path.stem] and not going:
-                    lines.append(begun[path.stem])
+                *lines, partial[path.stem] = (partial.get(path.stem, "") + opened[path.stem].read()).split("\n")
+                if partial[path.stem] and not running:
+                    lines.append(partial[path.stem])
                 prefix = "" if role else f"{path.stem} | "
                 out.writelines(f"{prefix}{line}\n" for line in lines)
             out.flush()
-            if not going:
+            if not running:
                 return
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
     finally:
         for file in opened.values():
             file.close()

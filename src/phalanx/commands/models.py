@@ -1,4 +1,4 @@
-"""`phalanx models`: our models and timm's, by name, with what each costs."""
+"""`phalanx models`: our models and timm's, by name, with parameters and GMACs."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from phalanx.models.build import LISTED
 from phalanx.models.listing import ModelCost, costs, list_models
 from phalanx.observe.tables import print_line, tab_separated
 
-MANY = 40  # models; counting so many for the first time takes longer than one likes to wait without a word
+MANY = 40  # models; counting this many takes long enough for a message
 _TITLES = ("model", "parameters, M", "GMACs", "image size")
 
 
@@ -24,7 +24,7 @@ def show_models(console: Console, pattern: str | None, size: int | None) -> None
         names = list_models(pattern)
         if not names:
             raise UserError(
-                f"no model is called like {pattern!r}",
+                f"no model matches {pattern!r}",
                 why="a pattern is a part of a name, or a glob that fits the whole name",
                 remedy=nearest(pattern.strip("*?"), list_models()),
             )
@@ -35,7 +35,7 @@ def show_models(console: Console, pattern: str | None, size: int | None) -> None
 
 
 def _print_costs(console: Console, names: Iterable[str], size: int | None) -> None:
-    """A line for each model as soon as it is counted."""
+    """Print a line for each model when it is counted."""
     names = list(names)
     if len(names) > MANY and console.is_terminal:
         console.print(Text(f"{len(names):,} models; each is counted once and remembered", style="dim"))
@@ -56,7 +56,7 @@ def _print_row(console: Console, cells: tuple[str, ...], width: int, style: str 
 
 
 def _numbers(cost: ModelCost) -> tuple[str, str, str]:
-    """What cannot be counted is a dash."""
+    """A dash if it cannot be counted."""
     return (
         _short(cost.params, 1e6),
         _short(cost.macs, 1e9),

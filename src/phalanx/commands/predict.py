@@ -1,4 +1,4 @@
-"""`phalanx predict`: what a trained model sees on pictures, the most probable classes first."""
+"""`phalanx predict`: the most probable classes of images."""
 
 import glob
 import json
@@ -17,8 +17,8 @@ from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
-from phalanx.data.sources.encoded import decode_pool
-from phalanx.data.sources.folders import Names, file_source, images_below
+from phalanx.data.sources.encoded import EncodedSource, decode_pool
+from phalanx.data.sources.folders import FileSource, Names, file_source, images_below
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_line, print_table, tab_separated
@@ -26,20 +26,44 @@ from phalanx.observe.tables import print_line, print_table, tab_separated
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most probable classes of an image with their probabilities, or why it was not readable."""
+    """The most probable classes of an image with their probabilities, or why it was not readable.
+
+    >>> import numpy
+    >>> run = phalanx.load("runs/digits")
+    >>> [prediction] = run.predict([numpy.zeros((8, 8))])
+    >>> prediction.label in run.classes, 0 <= prediction.probability <= 1
+    (True, True)
+    """
 
     image: str
     classes: list[tuple[str, float]]
     error: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The most probable class. An Error for an image that was not readable."""
+        return self._best[0]
+
+    @property
+    def probability(self) -> float:
+        """The probability of `label`."""
+        return self._best[1]
+
+    @property
+    def _best(self) -> tuple[str, float]:
+        if self.error is not None:
+            raise UserError(
+                f"{self.image} could not be read", why=self.error, remedy="give an image file that is whole"
+            )
+        return self.classes[0]
+
 
 def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
-    """Print what is on each image as it is known. The exit code tells whether all of them were readable."""
-    names = find_images(images)
-    # A minute of compiling would only delay the answer.
-    trained = load_trained(place, {"device": device, "compile": False})
+    """Print the classes of each image. Returns 1 if an image was not readable."""
+    names = list(dict.fromkeys(find_images(images)))
+    trained = load_for_prediction(place, device)
     failed = 0
-    for number, predictions in enumerate(_predictions(trained, names, top_k)):
+    for number, predictions in enumerate(predict(trained, file_images(names, trained), top_k)):
         _print(console, predictions, style, first=number == 0)
         failed += sum(prediction.error is not None for prediction in predictions)
     if not failed:
@@ -49,9 +73,14 @@ def predict_images(console: Console, place: Path, images: Sequence[str], top_k: 
     return EXIT_USER
 
 
+def load_for_prediction(place: Path, device: str) -> Trained:
+    """The model, not compiled: a minute of compiling would only delay the answer."""
+    return load_trained(place, {"device": device, "compile": False})
+
+
 def find_images(words: Sequence[str]) -> list[bytes]:
-    """The image files that are meant: files as named, folders with all below them, globs. Each once, in order."""
-    found: dict[bytes, None] = {}
+    """Image files from names, folders (with subfolders) and globs, in order."""
+    found: list[bytes] = []
     for word in words:
         # Path.glob refuses patterns that begin at the root
         matches = [word] if Path(word).exists() else sorted(glob.glob(word, recursive=True))  # noqa: PTH207
@@ -59,38 +88,43 @@ def find_images(words: Sequence[str]) -> list[bytes]:
         if not files:
             raise UserError(
                 f"there is no image at {word!r}",
-                why="the folder holds no file that ends like an image"
+                why="the folder has no image files"
                 if matches
-                else f"no file, folder or pattern matches, seen from {Path.cwd()}",
+                else f"no file, folder or pattern matches in {Path.cwd()}",
                 remedy="give image files, folders or globs such as 'photos/*.jpg'",
             )
-        found.update(dict.fromkeys(files))
-    return list(found)
+        found += files
+    return found
 
 
 def _files(path: Path) -> list[bytes]:
-    """A file as it is; all images of a folder and of those in it."""
+    """The file itself; or all images of a folder and its subfolders."""
     if not path.is_dir():
         return [os.fsencode(path)]
     return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path)[0]]
 
 
-def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[list[Prediction]]:
-    """Batch by batch, while threads decode the next ones: images prepared as in validation."""
+def file_images(names: list[bytes], trained: Trained) -> FileSource:
+    """Image files as a source. Their labels are not used."""
     spec = trained.spec
-    source = file_source(
+    return file_source(
         "the images",
         Path(),
         Names(names),
-        np.zeros(len(names), dtype=np.int64),  # nobody asks for their labels
+        np.zeros(len(names), dtype=np.int64),
         spec.classes,
         channels=spec.channels,
         pool=decode_pool(trained.threads),
     )
+
+
+def predict(trained: Trained, source: EncodedSource, top_k: int) -> Iterator[list[Prediction]]:
+    """Batch by batch, while threads decode the next ones: images prepared as in validation."""
+    spec = trained.spec
     batches = evaluation_batches(
         source,
         still_framing(trained.config.data, spec.image_size, spec.margin),
-        min(trained.batch_size, len(names)),
+        min(trained.batch_size, len(source)),
         bad=BadImages(source, cap=1.0),
     )
     with closing(batches):
@@ -101,7 +135,7 @@ def _predictions(trained: Trained, names: list[bytes], top_k: int) -> Iterator[l
 
 
 def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple[str, float]]]:
-    """The likeliest classes of the images of a batch that were readable, by index."""
+    """The most probable classes of the readable images of a batch, by index."""
     answers = {}
     classes = trained.spec.classes
     for micro in batch.micro:
@@ -138,7 +172,7 @@ def _as_json(prediction: Prediction) -> dict[str, object]:
 
 
 def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
-    """For a person: the image is named once."""
+    """Rows for people: the image is named once."""
     if prediction.error is not None:
         return [(prediction.image, f"not readable: {prediction.error}", "")]
     names = [prediction.image, *[""] * len(prediction.classes)]
@@ -146,7 +180,7 @@ def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
 
 
 def _lines(prediction: Prediction) -> list[tuple[str, str, str, str]]:
-    """For a program: each line stands for itself. The rank of an image that was not readable is `error`."""
+    """Rows for programs: complete lines. An unreadable image has the rank `error`."""
     if prediction.error is not None:
         return [(prediction.image, "error", prediction.error, "")]
     ranked = enumerate(prediction.classes, 1)

@@ -1,4 +1,4 @@
-"""`phalanx recipes`: what there is, what each claims, and where each value comes from."""
+"""`phalanx recipes`: lists recipes with their claims, and the origin of each value."""
 
 import json
 
@@ -22,7 +22,7 @@ def list_recipes(console: Console) -> None:
 
 
 def show_recipe(console: Console, name: str) -> None:
-    """One recipe, resolved: its claim, what its author says of it, and every setting with its origin and meaning."""
+    """One resolved recipe: its claim, its comments, and every setting with its origin and meaning."""
     recipe = load_recipe(name)
     for part, said in recipe.claim.items():
         console.print(Text(f"# {part}: {said}"), soft_wrap=True)

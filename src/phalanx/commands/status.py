@@ -1,4 +1,4 @@
-"""`phalanx status`: every role of a job, from its conductor, or from what that left behind."""
+"""`phalanx status`: every role of a job, from its supervisor, or from the job.json that it left."""
 
 import time
 from pathlib import Path
@@ -7,19 +7,19 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.launch.agent import RECORD
-from phalanx.launch.control import ask
+from phalanx.launch.control import send_request
 from phalanx.launch.launchers.submitted import submitted_job
-from phalanx.launch.record import JobRecord, RoleRecord, find_record, read_record
+from phalanx.launch.record import JobRecord, RoleRecord, find_record, record_from_data
 from phalanx.observe.slowness import Slowness
 from phalanx.observe.tables import print_rows, print_table
 from phalanx.runs.events import TIMES
 
 _NUMBERS = ("rank", "step", "samples/s", *(f"{name} ms" for name in TIMES))  # a trainer's own, a step
-TITLES = ("role", "host", "state", *_NUMBERS, "last heard")
+TITLES = ("role", "host", "state", *_NUMBERS, "last seen")
 
 
 def show_status(console: Console, run: Path | None) -> None:
-    """Print how a job stands."""
+    """Print the state of a job and its roles."""
     batch = submitted_job(run)
     if batch is not None:
         state = batch.state()
@@ -27,13 +27,13 @@ def show_status(console: Console, run: Path | None) -> None:
         if run is not None and not (run / RECORD).exists():
             return
     record = find_record(run, running=False)
-    if record.conducted and record.socket:
-        told = ask(Path(record.socket), {"ask": "status"})
-        record = read_record(told) if told is not None else record
+    if record.supervised and record.socket:
+        reply = send_request(Path(record.socket), {"request": "status"})
+        record = record_from_data(reply) if reply is not None else record
     print_rows(console, _rows(record))
     print_table(console, TITLES, [_row(role) for role in record.roles], numbers=_NUMBERS)
-    if record.state != "ended" and not record.conducted and batch is None:
-        console.print(Text("its launcher is gone; the roles have ended themselves", style="bold"))
+    if record.state != "ended" and not record.supervised and batch is None:
+        console.print(Text("its launcher is gone, and its roles have ended", style="bold"))
 
 
 def _rows(record: JobRecord) -> dict[str, str]:
@@ -54,17 +54,17 @@ def _rows(record: JobRecord) -> dict[str, str]:
         rows["cause"] = record.cause
     if record.logs:
         rows["logs"] = record.logs
-    return rows | _figures(record)
+    return rows | _speed(record)
 
 
-def _figures(record: JobRecord) -> dict[str, str]:
-    """How fast all trainers are together, and which of them keeps the others waiting."""
+def _speed(record: JobRecord) -> dict[str, str]:
+    """The speed of all workers together, and the slowest one."""
     trainers = [role for role in record.roles if role.name.startswith("trainer-")]
     speeds = [role.samples_per_s for role in trainers if role.samples_per_s is not None]
     times = [{f"{name}_s": value for name, value in role.times.items()} for role in trainers if role.times]
     rows = {}
     if speeds:
-        rows["speed"] = f"{sum(speeds):.1f} samples/s over {len(speeds)} trainer{'s' * (len(speeds) > 1)}"
+        rows["speed"] = f"{sum(speeds):.1f} samples/s over {len(speeds)} worker{'s' * (len(speeds) > 1)}"
     if len(times) == len(trainers):
         slowness = Slowness()
         slowness.add(times)

@@ -1,4 +1,4 @@
-"""`phalanx stop`: ends a job from any terminal of its launching host."""
+"""`phalanx stop`: stops a job, from any terminal of its launching host."""
 
 import platform
 from pathlib import Path
@@ -7,28 +7,29 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.errors import UserError
-from phalanx.launch.control import ask
+from phalanx.launch.control import send_request
 from phalanx.launch.launchers.submitted import submitted_job
 from phalanx.launch.record import find_record
 
 
 def stop_job(console: Console, run: Path | None) -> None:
-    """Ask the conductor to stop; it tells when all has ended, on its own terminal. A batch job is cancelled."""
+    """Ask the supervisor to stop the job, or cancel a batch job. Does not wait for the end."""
     batch = submitted_job(run)
     if batch is not None:
         batch.cancel()
-        _say(console, f"{run}: {batch.scheduler}'s job {batch.job} is cancelled; trainers save and end")
+        _print(console, f"{run}: cancelling {batch.scheduler} job {batch.job}; workers save a checkpoint and stop")
         return
     record = find_record(run, running=run is None)
-    if not record.conducted or not record.socket or ask(Path(record.socket), {"ask": "stop"}) is None:
+    running = record.supervised and record.socket
+    if not running or send_request(Path(record.socket or ""), {"request": "stop"}) is None:
         elsewhere = record.host != platform.node() and record.state != "ended"
         raise UserError(
             f"the job of {record.run} is not running here",
             why=f"it was launched on {record.host}" if elsewhere else f"it is {record.state}, and its launcher is gone",
             remedy=f"log in there: phalanx stop {record.run}" if elsewhere else "there is nothing to stop",
         )
-    _say(console, f"{record.run}: trainers save and end; `phalanx stop` again ends everything at once")
+    _print(console, f"{record.run}: workers save a checkpoint and stop; run `phalanx stop` again to stop at once")
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(Text(text), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""How many samples an update has."""
+"""Samples of a step."""
 
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
@@ -16,7 +16,7 @@ def samples_per_step(config: RunConfig) -> int:
     whole = config.train.global_batch_size
     if whole is None:
         return config.train.batch_size * parts
-    if whole % parts and config.train.micro_batches is None:  # where their number is given, sizes may differ by one
+    if whole % parts and config.train.micro_batches is None:  # with a given number of parts, sizes may differ by one
         below = max(parts, whole // parts * parts)
         raise UserError(
             f"a global batch of {whole} does not divide over {parts} micro-batches",

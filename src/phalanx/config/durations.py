@@ -1,4 +1,4 @@
-"""Durations: "90ep", "5000st", "1000000ex" or "10%", written by people, resolved once into steps."""
+"""Durations: "90ep", "5000st", "1000000ex" or "10%", resolved once into steps."""
 
 import math
 import re
@@ -37,7 +37,7 @@ class Duration:
         return f"{amount}{self.unit}"
 
     def steps(self, *, steps_per_epoch: int, samples_per_step: int, total_steps: int | None = None) -> int:
-        """This duration in optimizer steps; a share of the run needs to know how long the run is."""
+        """This duration in optimizer steps; a share of the run needs `total_steps`."""
         if self.unit == "ep":
             exact = self.amount * steps_per_epoch
         elif self.unit == "st":
@@ -45,7 +45,7 @@ class Duration:
         elif self.unit == "ex":
             exact = self.amount / samples_per_step
         elif total_steps is None:
-            raise ValueError(f"{self} is a share of the run, so it cannot say how long the run is")
+            raise ValueError(f"{self} is a share of the run, so it cannot be the run's length")
         else:
             exact = self.amount / 100 * total_steps
         return round(exact)

@@ -1,4 +1,4 @@
-"""The usual settings as flags: one table from a flag to the settings that it stands for."""
+"""The usual settings as flags: a table from each flag to its setting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ def _epochs(value: float) -> str:
     return f"{value!r}ep"
 
 
-def _places(value: str) -> list[str]:
-    return [f"{place}ep" for place in _parts(value)]
+def _milestones(value: str) -> list[str]:
+    return [f"{epoch}ep" for epoch in _parts(value)]
 
 
 def _parts(value: str) -> list[str]:
@@ -20,7 +20,7 @@ def _parts(value: str) -> list[str]:
 
 
 def _numbers(value: str) -> list[int | str]:
-    return [int(part) if part.isdecimal() else part for part in _parts(value)]  # what is no number is refused later
+    return [int(part) if part.isdecimal() else part for part in _parts(value)]  # non-numbers are refused later
 
 
 def _same(value: Any) -> Any:
@@ -41,7 +41,7 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "momentum": ("optim.momentum", _same),
     "weight_decay": ("optim.weight_decay", _same),
     "lr_schedule": ("schedule.kind", _same),
-    "lr_step_epochs": ("schedule.milestones", _places),
+    "lr_step_epochs": ("schedule.milestones", _milestones),
     "lr_factor": ("schedule.factor", _same),
     "warmup_epochs": ("schedule.warmup", _epochs),
     "label_smoothing": ("loss.label_smoothing", _same),
@@ -67,22 +67,26 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def flag_layers(given: Mapping[str, Any]) -> list[Layer]:
-    """A layer for each flag that was given (None is not given)."""
+def flag_layers(given: Mapping[str, Any], *, spelled: str | None = None) -> list[Layer]:
+    """A layer for each flag that was given (None is not given). `spelled` is how errors name a flag, such as "{}="."""
+
+    def origin(flag: str) -> str:
+        return spelled.format(flag) if spelled else f"--{flag.replace('_', '-')}"
+
     layers = []
     if given.get("lr_step_epochs") is not None and given.get("lr_schedule") is None:
-        layers.append(Layer("--lr-step-epochs", nest("schedule.kind", "step")))
-    if given.get("gpus") is not None:  # before --workers, which then contradicts
-        layers.append(Layer("--gpus", nest("exchange.workers", max(1, len(_numbers(given["gpus"]))))))
+        layers.append(Layer(origin("lr_step_epochs"), nest("schedule.kind", "step")))
+    if given.get("gpus") is not None:  # before --workers, so that a contradiction shows
+        layers.append(Layer(origin("gpus"), nest("exchange.workers", max(1, len(_numbers(given["gpus"]))))))
     for flag, value in given.items():
         if value is not None:
             key, written = FLAGS[flag]
-            layers.append(Layer(f"--{flag.replace('_', '-')}", nest(key, written(value))))
+            layers.append(Layer(origin(flag), nest(key, written(value))))
     return layers
 
 
 def imply_collective(base: Sequence[Layer], given: Sequence[Layer]) -> list[Layer]:
-    """Several workers cannot be local: unless a method is named, they are collective."""
+    """Several workers are collective, unless the user names a method."""
     workers, method = last_value([*base, *given], "exchange.workers", 1), last_value(base, "exchange.method", "local")
     named = last_value(given, "exchange.method", None) is not None
     if isinstance(workers, int) and workers > 1 and method == "local" and not named:
@@ -91,10 +95,10 @@ def imply_collective(base: Sequence[Layer], given: Sequence[Layer]) -> list[Laye
 
 
 def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
-    """A run that goes on with another number of workers keeps its steps, unless they are given anew.
+    """A resumed run with another number of workers keeps its steps, unless the user sets them.
 
-    Its samples and its micro-batches stay what they were, so that batch norm, mixing and dropout see what they would
-    have seen. Only where there are more workers than micro-batches, these are cut smaller.
+    Samples and micro-batches of a step stay the same, and so do the inputs of batch norm, mixing and dropout. Only with
+    more workers than micro-batches, these become smaller.
     """
     sizes = ("train.batch_size", "train.global_batch_size", "train.micro_batches", "optim.accumulate")
     workers = last_value(given, "exchange.workers", before.exchange.workers)
@@ -103,11 +107,11 @@ def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
     parts = before.micro_batches
     kept = {"global_batch_size": before.train.global_batch_size or before.train.batch_size * parts}
     if isinstance(workers, int):
-        # Synchronised batch norm sees all workers' parts together, so it does not matter how they are cut.
+        # Synchronised batch norm sees all parts together, so their sizes do not matter.
         together = parts // before.exchange.workers * workers
         kept["micro_batches"] = together if before.exchange.sync_bn else max(parts, workers)
     layers = [Layer("the run's own batch", {"train": kept})]
-    if before.schedule.warmup_start == "one-worker" and kept.get("micro_batches") != parts:  # the rates stay, too
+    if before.schedule.warmup_start == "one-worker" and kept.get("micro_batches") != parts:  # keep the rates, too
         layers.append(Layer("the run's own rates", nest("schedule.warmup_start", f"one-of-{parts}")))
     gpus = before.machine.gpus
     if gpus is not None and isinstance(workers, int):  # fewer workers use the first ones
@@ -116,5 +120,5 @@ def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
 
 
 def last_value(layers: Sequence[Layer], key: str, default: Any) -> Any:
-    """What the topmost layer that names a setting says, before anything is validated."""
+    """A setting's value in the topmost layer that has it, not validated."""
     return next((flat[key] for layer in reversed(layers) if key in (flat := flatten(layer.values))), default)

@@ -1,4 +1,4 @@
-"""Recipes: YAML that opens with its claim, and may extend another recipe."""
+"""Recipes: YAML files with a claim and settings. A recipe may extend another one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,36 +25,38 @@ class Recipe:
     name: str
     claim: dict[str, str]
     layers: list[Layer]
-    comments: list[str]  # the lines of its own that are nothing else, as written
+    comments: list[str]  # its own comment lines
 
 
 def recipe_names() -> list[str]:
     """The recipes that come with Phalanx."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in _shelf().iterdir() if entry.name.endswith(".yaml"))
+    return sorted(
+        entry.name.removesuffix(".yaml") for entry in _recipe_folder().iterdir() if entry.name.endswith(".yaml")
+    )
 
 
 def load_recipe(name: str) -> Recipe:
-    """A recipe by name, or from a file: anything that ends in .yaml or holds a slash is a path."""
-    return _load(name, beside=None, seen=())
+    """A recipe by name, or from a file: a name with .yaml or a slash is a path."""
+    return _load(name, relative_to=None, seen=())
 
 
 def default_recipe(given: Sequence[Layer]) -> str:
-    """The recipe where none is named: digits, or one for photographs where the user brings data."""
+    """The recipe if none is named: digits, or one for photographs if the user names data."""
     sources = [flatten(layer.values).get("data.source") for layer in given]
     named = [source for source in sources if source is not None]
     return "digits" if not named or named[-1] == "digits" else "synthetic" if named[-1] == "synthetic" else "images"
 
 
-def _shelf() -> Traversable:
+def _recipe_folder() -> Traversable:
     return files("phalanx") / "recipes"
 
 
-def _load(name: str, beside: Path | None, seen: tuple[str, ...]) -> Recipe:
+def _load(name: str, relative_to: Path | None, seen: tuple[str, ...]) -> Recipe:
     if name in seen:
         raise UserError(
             f"recipe {seen[0]} extends itself", why=" → ".join([*seen, name]), remedy="break the circle of `extends:`"
         )
-    text, origin, folder = _text(name, beside)
+    text, origin, folder = _text(name, relative_to)
     tree = _parse(text, origin)
     parent, claim = tree.pop("extends", None), tree.pop("claim", {})
     if parent is not None and not isinstance(parent, str):
@@ -65,17 +67,17 @@ def _load(name: str, beside: Path | None, seen: tuple[str, ...]) -> Recipe:
         )
     layers = _load(parent, folder, (*seen, name)).layers if parent else []
     tree.setdefault("name", Path(name).stem)
-    claimed = {str(part): str(said) for part, said in claim.items()}
+    claimed = {str(part): str(text) for part, text in claim.items()}
     comments = [line for line in text.splitlines() if line.startswith("#")]
     if folder is not None:
         tree = anchored(tree, folder)
     return Recipe(name, claimed, [*layers, Layer(origin, tree)], comments)
 
 
-def _text(name: str, beside: Path | None) -> tuple[str, str, Path | None]:
-    """The text of a recipe, what to call it, and the folder that its `extends:` may refer to."""
+def _text(name: str, relative_to: Path | None) -> tuple[str, str, Path | None]:
+    """The text of a recipe, its name for messages, and the folder for its `extends:`."""
     if name.endswith(_ENDINGS) or "/" in name:
-        path = Path(name) if beside is None else beside / name
+        path = Path(name) if relative_to is None else relative_to / name
         try:
             return path.read_text(encoding="utf-8"), str(path), path.parent
         except OSError as error:
@@ -92,7 +94,7 @@ def _text(name: str, beside: Path | None) -> tuple[str, str, Path | None]:
             why="a recipe is a built-in name or a path ending in .yaml",
             remedy=nearest(name, recipe_names()),
         )
-    return (_shelf() / f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}", None
+    return (_recipe_folder() / f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}", None
 
 
 def _parse(text: str, origin: str) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def _parse(text: str, origin: str) -> dict[str, Any]:
         tree = read_yaml(text)
     except yaml.YAMLError as error:
         raise UserError(
-            f"{origin} is not valid YAML", why=str(error).replace("\n", " "), remedy="mend the line named above"
+            f"{origin} is not valid YAML", why=str(error).replace("\n", " "), remedy="fix the line named above"
         ) from error
     if tree is None:
         return {}

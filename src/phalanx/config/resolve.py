@@ -1,4 +1,4 @@
-"""Layers of settings, laid over one another: defaults, recipes, flags, overrides. Each value remembers its origin."""
+"""Merges layers of settings: defaults, recipes, flags, overrides. Each value keeps its origin."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one place; `origin` is what the user would call that place."""
+    """Settings from one source; `origin` is its name for the user."""
 
     origin: str
     values: Tree
@@ -32,7 +32,7 @@ class Resolved:
     origins: dict[str, str]
 
     def with_machine(self, machine: MachineConfig) -> "Resolved":
-        """The same with what was `auto` there settled."""
+        """The same with resolved machine settings, without `auto`."""
         return replace(self, config=self.config.model_copy(update={"machine": machine}))
 
     def with_config(self, config: RunConfig) -> "Resolved":
@@ -117,7 +117,7 @@ def parse_override(text: str) -> Layer:
 
 
 def resolve(layers: Sequence[Layer]) -> Resolved:
-    """Lay the layers over the defaults, later ones on top, and validate the result."""
+    """Merge the layers over the defaults, later ones on top, and validate the result."""
     merged: Tree = {}
     origins: dict[str, str] = {}
     known = setting_keys()
@@ -136,7 +136,7 @@ def resolve(layers: Sequence[Layer]) -> Resolved:
 
 
 def merge_layers(layers: Sequence[Layer]) -> Tree:
-    """Layers laid over one another as one tree of settings, not validated: a recipe without ancestors."""
+    """Layers merged into one tree of settings, not validated: a recipe without ancestors."""
     merged: Tree = {}
     for layer in layers:
         _merge(merged, layer.values)
@@ -193,7 +193,7 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UserError:
         found.setdefault(key, []).append(item["msg"].removeprefix("Value error, "))
         given[key] = item["input"]
     key = next(iter(found))
-    if isinstance(given[key], dict):  # settings that are right one by one
+    if isinstance(given[key], dict):  # each setting alone is valid
         return _contradiction("; ".join(dict.fromkeys(found[key])), origins)
     others = f" (and {len(found) - 1} more: {', '.join(list(found)[1:])})" if len(found) > 1 else ""
     meaning = describe(key)
@@ -204,11 +204,11 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UserError:
     )
 
 
-def _contradiction(told: str, origins: dict[str, str]) -> UserError:
-    """Settings that do not go together; the schema's message names them."""
-    named = [key for key in origins if "." in key and key in told]
+def _contradiction(message: str, origins: dict[str, str]) -> UserError:
+    """An error about contradicting settings, which the schema's message names."""
+    named = [key for key in origins if "." in key and key in message]
     return UserError(
-        told,
+        message,
         why=f"given by {', '.join(dict.fromkeys(origins[key] for key in named)) or DEFAULT}",
         remedy="; ".join(f"{key}: {text}" for key in named if (text := describe(key)))
         or "`phalanx recipes` shows settings that work",

@@ -1,4 +1,7 @@
-"""A role is one process of a job: its kind, rank and world, and where the others are. `launch/env` reads it."""
+"""A role: what one process of a job is, by kind and rank, and the addresses of the others.
+
+A worker is a process that trains. As a kind of role, and in names such as trainer-0, it is called a trainer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,27 +10,27 @@ from typing import Any, Literal
 
 Environment = Mapping[str, str]
 
-# A scheduler is what DMLC jobs have one of: only the others' meeting place.
+# A scheduler exists only in DMLC jobs: the others connect to it at the rendezvous.
 RoleKind = Literal["trainer", "server", "data", "evaluator", "scheduler"]
 
-UNRANKED = -1  # the rank of a process that gets one when all have met
+UNRANKED = -1  # until the rendezvous gives the process a rank
 
 
 @dataclass(frozen=True)
 class RoleVariables:
-    """The variables behind a role, each as NAME=VALUE: a message about it names them. "" where there is none."""
+    """The environment variables that a role comes from, as NAME=VALUE or "", for messages."""
 
-    kind: str = ""  # declares this process a trainer, a server …; launchers that only count do not
-    workers: str = ""  # how many trainers there are
+    kind: str = ""  # declares the kind; "" for launchers that set only ranks
+    workers: str = ""  # the number of trainers
     num_workers: int | None = None
-    servers: str = ""  # which parameter servers there are, or how many
+    servers: str = ""  # the parameter servers, or their number
 
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """The hosts of a job without a key of its own: a server takes connections from nobody else. Empty: from all.
+    """The hosts that may connect to a server of a job without a key. Empty: all.
 
-    With `first_come`, hosts of trainers are not known beforehand, only their number.
+    With `first_come`, the hosts of trainers are not known in advance, only their number.
     """
 
     hosts: tuple[str, ...] = ()
@@ -36,25 +39,25 @@ class AllowedHosts:
 
 @dataclass(frozen=True)
 class Role:
-    """Who this process is in its job. One process on its own is rank 0 of 1."""
+    """One process of a job. A single process is rank 0 of 1."""
 
     kind: RoleKind = "trainer"
     rank: int = 0
     world: int = 1  # processes of this kind
     local_rank: int = 0
     local_world: int = 1
-    master: str = "127.0.0.1:0"  # where trainers meet; "" where that is still to be found out
-    # addresses of parameter servers, such as ipc:///run/x or tcp://10.0.0.1:7000; "" for one still to be found out
+    master: str = "127.0.0.1:0"  # the trainers' rendezvous; "" if not known yet
+    # addresses of parameter servers, such as ipc:///run/x or tcp://10.0.0.1:7000; "" for one not known yet
     servers: tuple[str, ...] = ()
     data: tuple[str, ...] = ()  # addresses of the job's data servers
-    key: str = ""  # the job's secret; every message carries proof of it
-    beside: int = 0  # trainers on the same host, itself among them if it is one
-    run: Path | None = None  # the run's folder, where the launcher made it
-    log: Path | None = None  # where this process keeps its log itself; default: the launcher keeps it
-    elastic: bool = False  # whether survivors of a lost worker save and leave, to be started in a new group
+    key: str = ""  # the job's secret; every message is authenticated with it
+    local_trainers: int = 0  # trainers on the same host, this one included
+    run: Path | None = None  # the run folder, if the launcher made it
+    log: Path | None = None  # the log that this process writes itself; default: the launcher writes it
+    elastic: bool = False  # survivors of a lost worker save and exit, for a new group
     launcher: str = "none"
     allowed_hosts: AllowedHosts = AllowedHosts()
-    told: RoleVariables = field(default=RoleVariables(), compare=False)
+    variables: RoleVariables = field(default=RoleVariables(), compare=False)
 
     @property
     def name(self) -> str:
@@ -62,7 +65,7 @@ class Role:
 
 
 def environment_of(role: Role) -> dict[str, str]:
-    """The variables that make `role_from` give this role in another process."""
+    """The variables from which `role_from_env` makes this role in another process."""
     host, _, port = role.master.rpartition(":")
     return {
         "PHALANX_ROLE": role.kind,
@@ -75,15 +78,15 @@ def environment_of(role: Role) -> dict[str, str]:
         "PHALANX_SERVERS": ",".join(role.servers),
         "PHALANX_DATA": ",".join(role.data),
         "PHALANX_KEY": role.key,
-        "PHALANX_BESIDE": str(role.beside),
+        "PHALANX_LOCAL_TRAINERS": str(role.local_trainers),
         **({"PHALANX_RUN": str(role.run)} if role.run else {}),
     }
 
 
 def role_to_data(role: Role) -> dict[str, Any]:
-    """A role of our own launchers as JSON; `role_from_data` reads it in the role's process."""
+    """A role of our own launchers as JSON, for `role_from_data` in its process."""
     data = asdict(role)
-    for name in ("told", "allowed_hosts", "launcher"):
+    for name in ("variables", "allowed_hosts", "launcher"):
         del data[name]
     return data | {name: str(path) for name in ("run", "log") if (path := data[name]) is not None}
 

@@ -1,4 +1,4 @@
-"""YAML as people write it: PyYAML's safe loader, and 1e-6 is a number (as in YAML 1.2)."""
+"""Reads YAML: PyYAML's safe loader, with 1e-6 as a number (as in YAML 1.2)."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the floats of YAML 1.2; PyYAML's own want a dot and a sign in an exponent."""
+    """SafeLoader with the floats of YAML 1.2; PyYAML's own need a dot and a sign in an exponent."""
 
 
 _Loader.add_implicit_resolver(
@@ -18,5 +18,5 @@ _Loader.add_implicit_resolver(
 
 
 def read_yaml(text: str) -> Any:
-    """The value that a YAML text stands for. Raises yaml.YAMLError."""
+    """The value of a YAML text. Raises yaml.YAMLError."""
     return yaml.load(text, _Loader)

@@ -14,12 +14,6 @@ def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
 
 
-def raised_by_user(error: BaseException) -> bool:
-    """Whether it was the user's own line that raised an error, and not something that it called."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and is_users(frames[-1].filename)
-
-
 def describe_error(error: BaseException) -> str:
     """The user's lines and the exception, as Python would print them."""
     lines = [line.rstrip("\n") for line in traceback.format_list(user_frames(error))]

@@ -1,7 +1,6 @@
 """A definition in a notebook as a Python file: its cell's text, and the imports and definitions that it uses."""
 
 import ast
-import builtins
 import hashlib
 import tempfile
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ def write_cells(cells: Sequence[str], name: str) -> Path:
 
 
 def definition(cells: Sequence[str], name: str) -> str:
-    """The statements of the notebook that define `name`, and all that these need, in the order of the cells."""
+    """The statements of the notebook that define `name` and all that it needs, the latest of each name."""
     statements = [statement for cell in cells for statement in _statements(cell)]
     latest = {defined: number for number, (node, _) in enumerate(statements) for defined in _defined(node)}
     if name not in latest:
@@ -41,15 +40,21 @@ def definition(cells: Sequence[str], name: str) -> str:
             why="it is found only where a cell that was run defines it",
             remedy="run its cell again, or write it into a file and name it file.py:Name",
         )
-    taken: set[int] = set()
-    waiting = [latest[name]]
-    while waiting:
-        number = waiting.pop()
-        if number not in taken:
-            taken.add(number)
-            used = {node.id for node in ast.walk(statements[number][0]) if isinstance(node, ast.Name)}
-            waiting += [latest[other] for other in used if other in latest and not hasattr(builtins, other)]
-    return "\n\n".join(statements[number][1] for number in sorted(taken)) + "\n"
+    ordered: list[int] = []
+    seen: set[int] = set()
+
+    def take(number: int) -> None:
+        """First what a statement uses, then the statement: cells may have been run in any order."""
+        if number in seen:
+            return
+        seen.add(number)
+        used = {node.id for node in ast.walk(statements[number][0]) if isinstance(node, ast.Name)}
+        for needed in sorted(latest[other] for other in used if other in latest):
+            take(needed)
+        ordered.append(number)
+
+    take(latest[name])
+    return "\n\n".join(statements[number][1] for number in ordered) + "\n"
 
 
 def _statements(cell: str) -> list[tuple[ast.stmt, str]]:

@@ -1,1 +1,1 @@
-"""From files to batches: source → order → decode and augment → batch. README.md here tells the stages."""
+"""From files to batches: source → order → decode and augment → batch. README.md in this folder describes the stages."""

@@ -1,4 +1,4 @@
-"""What every stage of the pipeline passes on: a source of samples, a view of each, and batches."""
+"""The types that stages of the pipeline pass on: sources, views, micro-batches and batches."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -9,14 +9,14 @@ import numpy.typing as npt
 from phalanx.data.order import Indices
 
 if TYPE_CHECKING:
-    import torch  # to look at data and to pack it, its seconds of import are not needed
+    import torch  # not at run time: commands that only look at data or pack it start seconds earlier
 
 Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class View:
-    """How one sample is seen: the box of the image that is kept, and whether it is mirrored."""
+    """The crop of one image: its box, in pixels, and whether it is flipped left to right."""
 
     top: float
     left: float
@@ -26,7 +26,7 @@ class View:
 
 
 class Framing(Protocol):
-    """Chooses the view of each sample. Random ones draw from (seed, epoch, index) and from nothing else."""
+    """Chooses the view of each sample. A random choice depends on (seed, epoch, index) and nothing else."""
 
     @property
     def size(self) -> int:
@@ -40,7 +40,7 @@ class Framing(Protocol):
 
     @property
     def pad_mode(self) -> str:
-        """What a view sees outside of the image: `zero` (black) or `reflect`."""
+        """How pixels outside of the image are filled: `zero` (black) or `reflect`."""
         ...
 
     def views(self, indices: Indices, sizes: npt.NDArray[np.int64], epoch: int) -> list[View]:
@@ -50,9 +50,10 @@ class Framing(Protocol):
 
 @dataclass
 class Read:
-    """Samples as read: pixels (n, size, size, channels), their labels, and what stands for a bad one.
+    """Samples after reading: pixels (n, size, size, channels), labels and indices.
 
-    `indices` are the samples really used (a bad image is replaced in training); `bad` the (index, reason) met.
+    `indices` are the samples that were used: training replaces a bad image by another. `bad` has (index, reason) of
+    each bad image.
     """
 
     images: Pixels
@@ -68,18 +69,19 @@ class Source(Protocol):
     classes: list[str]
     labels: npt.NDArray[np.int64]
     channels: int
-    image_size: int  # what the data suggests as a model's input
+    image_size: int  # the input size of a model that the data suggests
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    extent: tuple[int, int] | None  # height and width, where all images have the same
 
     def __len__(self) -> int: ...
 
     def name(self, index: int) -> str:
-        """What a person would call a sample: its file, or `cifar-10 train #17`."""
+        """A sample's name in messages: its file, or `cifar-10 train #17`."""
         ...
 
     def read(self, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read:
-        """Samples framed. A bad image is replaced by the next good one, or left out where exactness counts."""
+        """Read and crop samples. A bad image is replaced by the next good one, or left out without `replace_bad`."""
         ...
 
 
@@ -107,4 +109,4 @@ class Batch:
     total: int
     last: bool  # of its epoch
     wait_s: float = 0.0  # how long the trainer waited for it
-    bad: list[tuple[str, str]] = field(default_factory=list)  # (sample's name, reason) met on the way
+    bad: list[tuple[str, str]] = field(default_factory=list)  # (name, reason) of bad images among its samples

@@ -42,7 +42,8 @@ def balanced_order(seed: int, epoch: int, labels: Indices) -> Indices:
 def _cycled(samples: Indices, size: int, count: int) -> Indices:
     """`size` samples of a class, in turn; each further turn is marked by adding `count`."""
     turn, place = np.divmod(np.arange(size, dtype=np.int64), len(samples))
-    return samples[place] + turn * count
+    cycled: Indices = samples[place] + turn * count
+    return cycled
 
 
 def repeats_of(indices: Indices, num_samples: int) -> tuple[Indices, Indices]:
@@ -57,7 +58,7 @@ def num_batches(num_samples: int, batch: int, drop_last: bool) -> int:
 
 
 def split(batch: Indices, parts: int) -> list[Indices]:
-    """A step's samples over its micro-batches, as evenly as possible, none of one sample (batch norm again).
+    """Split a step's samples into micro-batches, as evenly as possible, none of a single sample (batch norm again).
 
     Where there are too few samples for all parts, the later parts are empty.
     """
@@ -71,7 +72,7 @@ class Share:
     """Which micro-batches of each step belong to one worker: neighbouring ones, as evenly as possible.
 
     A step has `accumulate` of them for each worker, or as many as `micro_batches` says: a job that lost a worker keeps
-    their number, so that what is computed stays the same, and some of its workers have one more than others.
+    their number, so that the result stays the same; some workers then have one more than others.
     """
 
     rank: int = 0
@@ -101,7 +102,7 @@ class Work:
 
     @property
     def samples(self) -> int:
-        """This worker's."""
+        """Samples of this worker."""
         return sum(len(indices) for _, indices in self.micro)
 
 

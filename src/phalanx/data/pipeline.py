@@ -18,23 +18,24 @@ from phalanx.data.order import Indices, Share, Work, epoch_work, num_batches, re
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.errors import UserError
 
-# Values in an image from which on threads share the pixel operations. On smaller ones Python takes longer than the
-# kernels, and threads only take turns: RandAugment of 128 images of 32² ran at 6,400 images/s with one, 4,000 with two.
+# Several threads share the pixel operations of images with at least so many values. On smaller ones Python takes longer
+# than the kernels, and threads wait for its lock: RandAugment of 128 images of 32² ran at 6,400 images/s with one
+# thread, 4,000 with two.
 WORTH_SHARING = 2**16
 
 
 class Remote(Protocol):
-    """Other processes that make a pipeline's batches: the same ones, in the same order."""
+    """Other processes that make the batches of a pipeline: the same batches, in the same order."""
 
     def batches(self, pipeline: "Pipeline", works: Iterator[Work]) -> Generator[Batch]: ...
 
     def stop(self) -> None:
-        """Called from another thread: whoever waits for a batch need not wait any longer."""
+        """End `batches`, which may be waiting for a batch. Called from another thread."""
         ...
 
 
 class Pipeline:
-    """One worker's batches of a training split: a pure function of (seed, epoch, start), whatever makes them."""
+    """One worker's batches of a training split: a pure function of (seed, epoch, start)."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class Pipeline:
         """
         if start > len(self.source):
             raise UserError(
-                f"there is no sample {start:,} to go on from: the training data has {len(self.source):,}",
+                f"the run cannot go on from sample {start:,}: the training data has {len(self.source):,}",
                 why="the data is smaller than it was when this position was saved",
                 remedy="resume with the data that the run began with",
             )
@@ -103,7 +104,7 @@ class Pipeline:
         return self.finish(work, *self.make(work, pool))
 
     def make(self, work: Work, pool: Executor | None = None) -> tuple[list[MicroBatch], list[tuple[int, str]]]:
-        """The micro-batches of one step and the bad images met: a pure function, whichever process calls it."""
+        """The micro-batches of one step, and its bad images: a pure function, the same in every process."""
         micro, bad = [], []
         for number, indices in work.micro:
             read = _read_repeats(self.source, indices, self.framing, work.epoch)
@@ -115,11 +116,11 @@ class Pipeline:
         return micro, bad
 
     def finish(self, work: Work, micro: list[MicroBatch], bad: list[tuple[int, str]]) -> Batch:
-        """What is this worker's own to do with what was made: count the bad images, pin the memory."""
-        met = self.bad.sync_step(bad)
+        """The batch of micro-batches that may come from another process: counts bad images and pins the memory."""
+        new = self.bad.count(bad)
         if self.pin:
             micro = [_pinned(made) for made in micro]
-        return Batch(work.epoch, work.start, micro, work.total, work.last, bad=met)
+        return Batch(work.epoch, work.start, micro, work.total, work.last, bad=new)
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch]:
         with self.pixel_pool() as pool:
@@ -151,8 +152,8 @@ def evaluation_batches(
             read = _read(source, indices, framing, epoch=0, replace_bad=False)
             made = _micro_batch(0, read)
             last = low + batch >= len(mine)
-            met = tally.sync_step(read.bad)
-            yield Batch(0, int(indices[0]), [_pinned(made) if pin else made], len(indices), last, bad=met)
+            new = tally.count(read.bad)
+            yield Batch(0, int(indices[0]), [_pinned(made) if pin else made], len(indices), last, bad=new)
 
     return in_background(batches(), prefetch)
 
@@ -160,9 +161,9 @@ def evaluation_batches(
 def in_background(
     batches: Generator[Batch], prefetch: int, stop: Callable[[], None] = lambda: None
 ) -> Generator[Batch]:
-    """The same batches, up to `prefetch` of them made ahead by a thread that ends when this generator does.
+    """The same batches, up to `prefetch` of them made ahead by a thread that ends with this generator.
 
-    What is raised there is raised here, in its place among the batches. `stop` is called when no more are wanted.
+    Exceptions of that thread are raised here, in their place among the batches. `stop` is called at the end.
     """
     room = threading.Semaphore(prefetch)
     made: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
@@ -233,14 +234,14 @@ def _micro_batch(number: int, read: Read) -> MicroBatch:
 
 
 def _pinned(micro: MicroBatch) -> MicroBatch:
-    """In memory that a GPU copies from while the CPU goes on. Indices stay: draws on the CPU need them."""
+    """Pinned memory, which a GPU copies from asynchronously. Indices stay as they are: the CPU uses them."""
     return MicroBatch(micro.number, micro.images.pin_memory(), micro.labels.pin_memory(), micro.indices)
 
 
 def _changed(
     images: torch.Tensor, pixels: PixelOps, indices: Indices, epoch: int, pool: Executor | None, threads: int
 ) -> torch.Tensor:
-    """The images after the pixel operations, channels last as before, each thread taking some of the samples."""
+    """The images after the pixel operations, channels last as before. Threads share the samples."""
     out = torch.empty_like(images)
 
     def change(rows: slice) -> None:
@@ -255,21 +256,21 @@ def _changed(
 def _single_core_threads(count: int) -> ThreadPoolExecutor:
     """Threads whose torch kernels use one core each.
 
-    By default each would start a team of its own as large as the trainer's, and the teams wait for each other's
+    By default each thread would start an OpenMP team as large as the trainer's, and the teams wait at each other's
     barriers: RandAugment at 224² took 17-100 ms an image that way and 2 ms this way, on two busy cores.
     """
     pool = ThreadPoolExecutor(count, thread_name_prefix="phalanx-pixels")
     default = torch.get_num_threads()
-    job_settings = threading.Barrier(count + 1)
+    all_started = threading.Barrier(count + 1)
 
-    def finish() -> None:
-        torch.get_num_threads()  # a thread takes on the default at its first call: let it be before ours, not after
+    def use_one_core() -> None:
+        torch.get_num_threads()  # a thread takes the default at its first call: make that happen before ours
         torch.set_num_threads(1)
-        job_settings.wait()  # until all have begun, so that no thread does this twice and another never
+        all_started.wait()  # until all threads have started: so each of them runs this once
 
     for _ in range(count):
-        pool.submit(finish)
-    job_settings.wait()
-    # The number set last is also what threads begun later start with; give them back what it was.
+        pool.submit(use_one_core)
+    all_started.wait()
+    # The number set last is also the default of threads that start later: restore it.
     torch.set_num_threads(default)
     return pool

@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of what they are for, so that no worker count, thread or restart changes them.
+"""Random numbers as a pure function of their use, so that no number of workers, thread or restart changes them.
 
 A draw is addressed by (seed, stream, epoch, index, number): a counter-based generator, with no state to save.
 """

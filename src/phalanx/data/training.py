@@ -1,4 +1,4 @@
-"""The pipeline that a configuration asks for: the same on a trainer and on a data server."""
+"""The training pipeline of a configuration: the same on a trainer and on a data server."""
 
 from phalanx.config.schema import RunConfig
 from phalanx.data.augment.framing import train_framing

@@ -88,6 +88,11 @@ class Callbacks:
             self.agreed = total([float(self.wants_stop)])[0] > 0
         return self.agreed
 
+    def reason(self, step: int) -> str:
+        """Why training ends early, for the log."""
+        asked = self.run.stop_reason if self.run is not None else ""
+        return f"training ends early at step {step}: {asked or 'a callback of another worker asked for it'}"
+
     def state(self) -> dict[str, Any]:
         """What the callbacks want to have in a checkpoint, by name."""
         found = {}

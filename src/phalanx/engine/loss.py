@@ -25,10 +25,10 @@ def make_loss(config: LossConfig, weights: Tensor | None = None) -> Loss:
         return partial(_weighted, weights, config.label_smoothing)
     if not is_reference(config.name):
         return partial(F.cross_entropy, label_smoothing=config.label_smoothing)
-    own = load(config.name)
+    own: Any = load(config.name)
     with user_code():
         given = arguments(own, config.name, "loss.options", _offered(config, weights), config.options)
-        function: Loss = own(**given) if inspect.isclass(own) else partial(own, **given)  # type: ignore[assignment]
+        function: Any = own(**given) if inspect.isclass(own) else partial(own, **given)
     if isinstance(function, nn.Module) and any(True for _ in function.parameters()):
         raise UserError(
             f"{config.name} has parameters of its own",

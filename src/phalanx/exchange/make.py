@@ -1,4 +1,4 @@
-"""From the configuration to an update method: the only place that knows them all."""
+"""From the configuration to an update method: the only module that knows them all."""
 
 import torch
 from torch import nn
@@ -53,7 +53,7 @@ def make_exchange(
     assert isinstance(rendezvous, StoreRendezvous)
     peers = join_group(rendezvous, settings.device, config.exchange.timeout_s)
     if config.exchange.sync_bn:
-        synchronise(model, settings.device)
+        synchronise(model, settings.device, peers)
     return collective_exchange(
         model,
         update,
@@ -68,7 +68,7 @@ def make_exchange(
 
 
 def _refuse_misfits(config: RunConfig, settings: Settings, half: bool) -> None:
-    """Settings that cannot work together, with the reason."""
+    """Refuse settings that cannot work together, with the reason."""
     exchange = config.exchange
     if exchange.method == "local" and exchange.compress != "none":
         raise UserError(

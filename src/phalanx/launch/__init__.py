@@ -1,1 +1,1 @@
-"""Launching: what a role is, how each environment tells it, and how processes are started and ended together."""
+"""Launching: places the roles of a job on hosts, starts their processes, watches them, and ends them."""

@@ -1,4 +1,4 @@
-"""Where an agent's roles listen: the address that the other hosts reach this one by, and ports kept free for them."""
+"""Addresses of an agent's roles: the one that other hosts connect to, and ports that are held until roles start."""
 
 import contextlib
 import socket
@@ -8,7 +8,7 @@ from phalanx.net.interfaces import address_towards, bound_socket, interface_addr
 
 
 def own_address(peers: list[str], interface: str | None) -> tuple[str, str | None]:
-    """(address, interface) at which the peers reach this host. Alone, a host talks to itself."""
+    """(address, interface) that the peers can connect to; loopback if there are no peers."""
     if interface is not None:
         return interface_address(interface), interface
     for peer in peers:
@@ -18,15 +18,15 @@ def own_address(peers: list[str], interface: str | None) -> tuple[str, str | Non
                 return address, interface_with(address)
     if peers:
         raise UserError(
-            "there is no way to the other hosts",
+            "the other hosts cannot be reached from here",
             why=f"no route to any of {', '.join(peers[:4])}",
-            remedy="name hosts by addresses that all of them know, or the network with --iface",
+            remedy="use host names that all hosts can resolve, or name the network interface with --iface",
         )
     return "127.0.0.1", None
 
 
 def hold_ports(address: str, count: int, allowed: tuple[int, int] | None) -> list[socket.socket]:
-    """Bound sockets: their ports stay taken until they are closed, just before the roles that use them start."""
+    """Bound sockets. They hold their ports until just before the roles that use them start."""
     held: list[socket.socket] = []
     if allowed is None:
         return [bound_socket(address) for _ in range(count)]
@@ -44,9 +44,9 @@ def hold_ports(address: str, count: int, allowed: tuple[int, int] | None) -> lis
             probe.close()
         first, last = allowed
         raise UserError(
-            f"{count} free ports are needed, and of {first}-{last} {len(held)} are free",
+            f"{count} free ports are needed, but only {len(held)} of {first}-{last} are free",
             why="other programs use the rest",
-            remedy="give a wider --port-range, or leave it out: any free port is then taken",
+            remedy="give a wider --port-range, or leave it out to use any free port",
         )
     return held
 

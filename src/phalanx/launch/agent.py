@@ -1,7 +1,7 @@
-"""The agent: one small process on each host of a job, which does there what the conductor says.
+"""The agent: one small process on each host of a job. It runs the supervisor's requests there.
 
-It speaks on its standard input and output, whatever carries those: ssh, srun, qrsh, a pipe. When the input ends, or
-nothing is heard for a while (a cut network, a closed laptop), it ends its roles and itself.
+It reads requests from its standard input and writes events to its standard output, over ssh, srun, qrsh or a pipe. When
+the input ends, or no request arrives for a while (a cut network, a closed laptop), it ends its roles and itself.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ from phalanx.launch.messages import (
     encode,
 )
 from phalanx.launch.process_manager import ProcessManager
-from phalanx.launch.run_files import mark, read_piece, refuse_taken, saved_checkpoint, verify_step, write_piece
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.launch.run_files import marker, read_chunk, refuse_taken, saved_checkpoint, verify_step, write_chunk
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.rewind import put_aside_after
 
-_AT_LENGTH = ("prepare", "verify", "end")
-RECORD = "job.json"  # in the run's folder on the launching host
+_SLOW = ("prepare", "verify", "end")
+RECORD = "job.json"  # in the run folder on the launching host
 
 
 class Agent:
-    """What the agent does, wherever it runs: the same in a process of its own and inside a local launcher."""
+    """Runs requests and sends events: in a process of its own, or inside a local launcher."""
 
-    def __init__(self, say: Callable[[Message], None]) -> None:
-        self._say = say
-        self._processes = ProcessManager(say)
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        self._send = send
+        self._processes = ProcessManager(send)
         self._cwd: str | None = None
         self._run: Path | None = None
         self._folder: Path | None = None
@@ -54,11 +54,11 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hello(self) -> None:
-        """Who and where this is, for the conductor's checks."""
-        reached = os.environ.get("SSH_CONNECTION", "").split()
-        self._say(
+        """Send this host's version, code digest, clock and address, for the supervisor's checks."""
+        connection = os.environ.get("SSH_CONNECTION", "").split()
+        self._send(
             {
-                "say": "hello",
+                "event": "hello",
                 "protocol": PROTOCOL,
                 "version": version_here(),
                 "digest": digest_here(),
@@ -67,26 +67,26 @@ class Agent:
                 "hostname": socket.gethostname(),
                 "clock": time.time(),
                 "pid": os.getpid(),
-                "address": reached[2] if len(reached) == 4 else None,
+                "address": connection[2] if len(connection) == 4 else None,
             }
         )
 
-    async def take(self, message: Message) -> None:
-        """Do what a message says. What takes long is left running, so that pings are answered meanwhile."""
-        doing = self._do(message)
-        if message["do"] in _AT_LENGTH:
-            task = asyncio.create_task(doing)
+    async def handle(self, message: Message) -> None:
+        """Run a request. Slow ones run in the background, so that the agent still answers pings."""
+        work = self._handle(message)
+        if message["request"] in _SLOW:
+            task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            await doing
+            await work
 
-    async def _do(self, message: Message) -> None:
-        """What a user can mend is reported, and never ends the agent."""
+    async def _handle(self, message: Message) -> None:
+        """Errors that a user can fix become events. They never end the agent."""
         try:
-            match message["do"]:
+            match message["request"]:
                 case "ping":
-                    self._say({"say": "pong"})
+                    self._send({"event": "pong"})
                 case "prepare":
                     await self._prepare(message)
                 case "listen":
@@ -97,33 +97,33 @@ class Agent:
                     self._processes.signal(message["roles"], message["signal"])
                 case "end":
                     await self.end(message["grace_s"], message["roles"])
-                    self._say({"say": "ended"})
-                case "saved":
-                    self._say({"say": "saved", "saved": saved_checkpoint(self._run_here(), message["step"])})
+                    self._send({"event": "ended"})
+                case "checkpoint":
+                    self._send({"event": "checkpoint", "saved": saved_checkpoint(self._run_here(), message["step"])})
                 case "verify":
                     await asyncio.to_thread(verify_step, self._run_here(), message["step"])
-                    self._say({"say": "verified"})
-                case "put aside":
+                    self._send({"event": "verified"})
+                case "set aside":
                     put_aside_after(self._run_here() / FOLDER, message["after"], message["when"])
-                    self._say({"say": "put aside"})
-                case "mark":
-                    there = mark(self._run_here(), message["name"], message["how"])
-                    self._say({"say": "marked", "there": there})
-                case "get":
-                    piece = read_piece(self._run_here(), message["path"], message["offset"])
-                    self._say({"say": "piece", "bytes": piece})
-                case "put":
-                    write_piece(self._run_here(), message["path"], message["offset"], message["bytes"])
-                    self._say({"say": "stored"})
+                    self._send({"event": "set aside"})
+                case "marker":
+                    exists = marker(self._run_here(), message["name"], message["action"])
+                    self._send({"event": "marker", "exists": exists})
+                case "read":
+                    chunk = read_chunk(self._run_here(), message["path"], message["offset"])
+                    self._send({"event": "chunk", "bytes": chunk})
+                case "write":
+                    write_chunk(self._run_here(), message["path"], message["offset"], message["bytes"])
+                    self._send({"event": "written"})
         except UserError as error:
-            self._say({"say": "trouble", "what": error.what, "why": error.why, "remedy": error.remedy})
+            self._send({"event": "error", "what": error.what, "why": error.why, "remedy": error.remedy})
         except OSError as error:
             why = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
-            remedy = "make room or mend the permissions there, or choose another place with --out"
-            self._say({"say": "trouble", "what": f"{message['do']} failed", "why": why, "remedy": remedy})
+            remedy = "free disk space or fix the permissions there, or choose another folder with --out"
+            self._send({"event": "error", "what": f"{message['request']} failed", "why": why, "remedy": remedy})
 
     async def end(self, grace_s: float, roles: Sequence[str] | None = None) -> None:
-        """End these roles; by default all, and leave nothing behind."""
+        """End these roles; by default all roles, and clean up."""
         await self._processes.end(roles, grace_s)
         if roles is None:
             for held in self._ports.values():
@@ -133,13 +133,13 @@ class Agent:
                 self._folder = None
 
     async def _prepare(self, message: Message) -> None:
-        """Folders, files that were sent along, and the user's set-up command."""
+        """Make the folders, and run the user's set-up command."""
         self._run = Path(message["run"])
-        if message["cwd"] is not None:  # where the launching shell is, if there is such a folder here
+        if message["cwd"] is not None:  # the launching shell's folder, if this host has it
             self._cwd = str(Path(message["cwd"] if Path(message["cwd"]).is_dir() else ".").absolute())
             self._run = self._cwd / self._run
-        shared = mark(self._run, message["mark"], "look")
-        if message["fresh"] and not shared:
+        shared = marker(self._run, message["marker"], "check")
+        if message["new_run"] and not shared:
             refuse_taken(self._run)
         (self._run / "logs").mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="phalanx-"))
@@ -152,35 +152,35 @@ class Agent:
                     why=" / ".join(printed.strip().splitlines()[-3:]) or "it printed nothing",
                     remedy="try the command by hand on that host",
                 )
-        self._say({"say": "ready", "run": str(self._run), "shared": shared})
+        self._send({"event": "ready", "run": str(self._run), "shared": shared})
 
     def _listen(self, names: Sequence[str], peers: list[str], interface: str | None, ports: list[int] | None) -> None:
-        """Choose where roles of this host will listen: sockets in a folder where all are here, otherwise ports."""
+        """Choose addresses for this host's roles: Unix sockets if the job has one host, TCP ports otherwise."""
         assert self._folder is not None
         address, found = own_address(peers, interface)
-        inside = [name for name in names if not peers and not ports and name != "master"]
-        outside = [name for name in names if name not in inside]
+        unix = [name for name in names if not peers and not ports and name != "master"]
+        tcp = [name for name in names if name not in unix]
         for held in self._ports.values():
             held.close()
-        sockets = hold_ports(address, len(outside), (ports[0], ports[1]) if ports else None)
-        self._ports = dict(zip(outside, sockets, strict=True))
-        places = {name: f"ipc://{self._folder}/{name}" for name in inside}
+        sockets = hold_ports(address, len(tcp), (ports[0], ports[1]) if ports else None)
+        self._ports = dict(zip(tcp, sockets, strict=True))
+        addresses = {name: f"ipc://{self._folder}/{name}" for name in unix}
         for name, held in self._ports.items():
-            place = join_address(address, held.getsockname()[1])
-            places[name] = place if name == "master" else f"tcp://{place}"
-        self._say({"say": "listening", "places": places, "address": address, "iface": found})
+            endpoint = join_address(address, held.getsockname()[1])
+            addresses[name] = endpoint if name == "master" else f"tcp://{endpoint}"
+        self._send({"event": "listening", "addresses": addresses, "iface": found})
 
     async def _start(self, message: Message) -> None:
-        for name in message["releases"]:  # held until now, so that nobody else took them
+        for name in message["release_ports"]:  # held until now, so that no other program took them
             if name in self._ports:
                 self._ports.pop(name).close()
-        assert self._folder is not None  # only its owner can open it: inputs have the job's key
-        given = self._folder / f"{message['role']}.json"
-        given.write_text(json.dumps(message["input"]), encoding="utf-8")
-        own = {"python": sys.executable, "input": str(given)}
-        argv = [word if isinstance(word, str) else own[word["own"]] for word in message["argv"]]
+        assert self._folder is not None  # only its owner can open it: inputs contain the job's key
+        path = self._folder / f"{message['role']}.json"
+        path.write_text(json.dumps(message["input"]), encoding="utf-8")
+        local = {"python": sys.executable, "input": str(path)}
+        argv = [word if isinstance(word, str) else local[word["local"]] for word in message["argv"]]
         variables = {**self._variables, **message["environment"]}
-        await self._processes.start(message["role"], argv, variables, self._cwd, shown=message["shown"])
+        await self._processes.start(message["role"], argv, variables, self._cwd, terminal=message["terminal"])
 
     def _run_here(self) -> Path:
         assert self._run is not None
@@ -188,49 +188,49 @@ class Agent:
 
 
 def main() -> None:
-    """The agent as a process. Nothing but messages goes to standard output: what else is printed goes to the errors."""
-    spoken, heard = os.dup(1), os.dup(0)
+    """Run the agent as a process. Only events go to standard output; other output goes to standard error."""
+    output, requests = os.dup(1), os.dup(0)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    adopt_orphans()
-    run_loop(_serve(heard, spoken))
+    with adopting_orphans():
+        run_loop(_serve(requests, output))
 
 
-async def _serve(heard: int, spoken: int) -> None:
+async def _serve(requests: int, output: int) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(heard, "rb", 0))
-    writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(spoken, "wb", 0))
-    agent = Agent(lambda message: writing.write(encode(message)))
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(requests, "rb", 0))
+    writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb", 0))
+    agent = Agent(lambda message: writer.write(encode(message)))
     agent.hello()
-    await attend(agent, hear(reader.readline, agent))
-    writing.close()
+    await serve_until_end(agent, receive(reader.readline, agent))
+    writer.close()
 
 
-async def attend(agent: Agent, hearing: Coroutine[Any, Any, None]) -> None:
-    """Until nothing more is to be heard, or a signal asks for the end; nothing of the agent's roles is alive then."""
+async def serve_until_end(agent: Agent, receiving: Coroutine[Any, Any, None]) -> None:
+    """Serve until no more requests come, or a signal arrives. All roles of the agent have ended then."""
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    signalled = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # a carrier may have said that the conductor sees to it
-            loop.add_signal_handler(number, asked.set)
-    listening = asyncio.create_task(hearing)
-    stopped = asyncio.create_task(asked.wait())
-    await asyncio.wait([listening, stopped], return_when=asyncio.FIRST_COMPLETED)
-    listening.cancel()
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored if the supervisor handles it, see `ignore_signals`
+            loop.add_signal_handler(number, signalled.set)
+    requests = asyncio.create_task(receiving)
+    stopped = asyncio.create_task(signalled.wait())
+    await asyncio.wait([requests, stopped], return_when=asyncio.FIRST_COMPLETED)
+    requests.cancel()
     await agent.end(ORPHAN_GRACE_S)
 
 
-async def hear(next_line: Callable[[], Awaitable[bytes]], agent: Agent) -> None:
-    """Take messages until the conductor says goodbye, its end of the line closes, or nothing comes any more."""
+async def receive(next_line: Callable[[], Awaitable[bytes]], agent: Agent) -> None:
+    """Handle requests until the supervisor sends "bye", closes the connection, or is silent for too long."""
     while True:
         try:
             line = await asyncio.wait_for(next_line(), SILENCE_S)
         except (TimeoutError, ConnectionError, ValueError):
-            sys.stderr.write(f"phalanx agent: nothing heard for {SILENCE_S:g} s; ending\n")
+            sys.stderr.write(f"phalanx agent: no message from the launcher for {SILENCE_S:g} s; ending\n")
             return
         message = decode(line)
-        if not line or (message is not None and message.get("do") == "bye"):
+        if not line or (message is not None and message.get("request") == "bye"):
             return
         if message is not None:
-            await agent.take(message)
+            await agent.handle(message)

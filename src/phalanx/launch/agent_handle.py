@@ -1,33 +1,33 @@
-"""Stations: the hosts of a job as the conductor sees them, and what to tell a user when one cannot be used."""
+"""The supervisor's view of one agent: its host, its connection and its events; and errors about hosts."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from phalanx.errors import UserError
-from phalanx.launch.channel import Channel, Loss
+from phalanx.launch.channel import Channel, Disconnect
 from phalanx.launch.code import digest_here, version_here
 from phalanx.launch.hosts import Host
 from phalanx.launch.messages import PROTOCOL, Message
-from phalanx.launch.remote_shell import HERE, NO_FOLDER, NO_PYTHON, Way
+from phalanx.launch.remote_shell import LOCAL_CHECK, NO_FOLDER, NO_PYTHON, HostCheck
 
 CLOCK_SKEW_S = 5.0
 SSH_FAILED = 255
-_KEY_TROUBLE = ("host key verification failed", "no matching host key", "identification has changed")
+_KEY_ERRORS = ("host key verification failed", "no matching host key", "identification has changed")
 
 
 @dataclass(eq=False)
 class AgentHandle:
-    """A host, the channel to its agent, and what the agent said last of each kind."""
+    """A host, the channel to its agent, and the agent's last event of each kind."""
 
     host: Host
-    way: Way = HERE
-    inner: bool = False  # its agent is inside of this process
+    check: HostCheck = LOCAL_CHECK
+    in_process: bool = False  # the agent runs inside the launcher
     channel: Channel | None = None
-    said: dict[str, Message] = field(default_factory=dict)
-    loss: Loss | None = None
-    trouble: UserError | None = None
-    heard: float = field(default_factory=time.monotonic)
+    events: dict[str, Message] = field(default_factory=dict)
+    disconnect: Disconnect | None = None
+    error: UserError | None = None
+    last_message: float = field(default_factory=time.monotonic)
     skew_s: float = 0.0
 
     @property
@@ -36,75 +36,72 @@ class AgentHandle:
 
     @property
     def live(self) -> bool:
-        return self.loss is None
+        return self.disconnect is None
 
     @property
     def shared(self) -> bool:
-        """Whether the run's folder there is the launching host's own."""
-        return bool(self.said.get("ready", {}).get("shared"))
+        """Whether its run folder is the launching host's own, on a shared disk."""
+        return bool(self.events.get("ready", {}).get("shared"))
 
     def send(self, message: Message) -> None:
         if self.live and self.channel is not None:
             self.channel.send(message)
 
-    def has_said(self, kind: str) -> bool:
-        return kind in self.said
 
-
-def explain_loss(agent: AgentHandle, loss: Loss) -> str:
-    """Why there is no agent, in a line: what the way there or the host said, and what to try."""
-    printed = " / ".join(loss.printed[-3:]) or "nothing was printed"
+def explain_disconnect(agent: AgentHandle, disconnect: Disconnect) -> str:
+    """One line: why there is no agent, what the host or ssh printed, and what to try."""
+    printed = " / ".join(disconnect.printed[-3:]) or "nothing was printed"
     low = printed.lower()
-    target, way = agent.host.target, agent.way
-    by_ssh = way.by in ("ssh", "mpirun")  # mpirun reaches hosts by ssh too
-    if agent.has_said("hello"):
-        ended = "" if loss.code is None else f"{way.by or 'it'} ended with {loss.code}, "
-        return f"its agent or the line to it is gone ({ended}{printed}); see how the host is with `{way.check}`"
-    if loss.code == NO_FOLDER:
-        return f"its folder is not there ({printed}); check --sync-dst-dir"
-    if loss.code == NO_PYTHON:
+    target, check, code = agent.host.target, agent.check, disconnect.code
+    by_ssh = check.via in ("ssh", "mpirun")  # mpirun uses ssh
+    if "hello" in agent.events:
+        ended = "" if code is None else f"{check.via or 'it'} ended with {code}, "
+        return f"the connection to its agent was lost ({ended}{printed}); check the host with `{check.command}`"
+    if code == NO_FOLDER:
+        return f"its folder does not exist ({printed}); check --sync-dst-dir"
+    if code == NO_PYTHON:
         return f"it has no Python ({printed}); name the interpreter there with --python"
     if "no module named" in low:
         return f"its Python has no phalanx ({printed}); install it there, or send it with --sync-dst-dir DIR"
     if "no such command" in low:
         return f"its phalanx is older and has no agent ({printed}); install {version_here()}, or --sync-dst-dir DIR"
-    if by_ssh and any(part in low for part in _KEY_TROUBLE):
+    if by_ssh and any(part in low for part in _KEY_ERRORS):
         return f"its host key is unknown or has changed ({printed}); check it, then log in once by hand: ssh {target}"
     if by_ssh and "permission denied" in low:
-        return f"it refused every key ({printed}); let this host in with ssh-copy-id {target}, then try `{way.check}`"
-    if (way.by == "ssh" and loss.code == SSH_FAILED) or loss.code is None:
-        return f"it cannot be reached ({printed}); try `{way.check}`"
-    return f"its agent ended with code {loss.code} ({printed}); try `{way.check}`"
+        return f"it refused every key ({printed}); add yours with ssh-copy-id {target}, then try `{check.command}`"
+    if (check.via == "ssh" and code == SSH_FAILED) or code is None:
+        return f"it cannot be reached ({printed}); try `{check.command}`"
+    return f"its agent ended with code {code} ({printed}); try `{check.command}`"
 
 
-def refuse_lost(agents: Sequence[AgentHandle], doing: str) -> None:
-    """One error for all hosts that failed, so that they can be mended in one go."""
-    lost = [(agent, explain_loss(agent, agent.loss)) for agent in agents if agent.loss is not None]
-    lost += [
-        (agent, f"{agent.trouble.what}: {agent.trouble.why}; {agent.trouble.remedy}")
+def refuse_failed(agents: Sequence[AgentHandle], action: str) -> None:
+    """Raise one error that names all hosts that failed, so that a user can fix all of them at once."""
+    failed = [(agent, explain_disconnect(agent, agent.disconnect)) for agent in agents if agent.disconnect is not None]
+    failed += [
+        (agent, f"{agent.error.what}: {agent.error.why}; {agent.error.remedy}")
         for agent in agents
-        if agent.loss is None and agent.trouble is not None
+        if agent.disconnect is None and agent.error is not None
     ]
-    if not lost:
+    if not failed:
         return
-    if len(lost) == 1:
-        agent, why = lost[0]
+    if len(failed) == 1:
+        agent, why = failed[0]
         reason, _, remedy = why.rpartition("; ")
-        raise UserError(f"{agent.name}: {doing} failed", why=reason or why, remedy=remedy if reason else "see above")
-    shown = [f"{agent.name}: {why}" for agent, why in lost[:10]]
-    more = [f"and {len(lost) - 10} more"] if len(lost) > 10 else []
+        raise UserError(f"{agent.name}: {action} failed", why=reason or why, remedy=remedy if reason else "see above")
+    shown = [f"{agent.name}: {why}" for agent, why in failed[:10]]
+    more = [f"and {len(failed) - 10} more"] if len(failed) > 10 else []
     raise UserError(
-        f"{doing} failed on {len(lost)} of {len(agents)} hosts",
+        f"{action} failed on {len(failed)} of {len(agents)} hosts",
         why="\n       ".join([*shown, *more]),
-        remedy="mend them, or leave them out of the list of hosts",
+        remedy="fix them, or remove them from the list of hosts",
     )
 
 
 def check_versions(agents: Sequence[AgentHandle]) -> None:
-    """All hosts must run the same code, or a run's result would depend on where it ran."""
+    """Refuse hosts with other code: a run's result would depend on where it ran."""
     version, digest = version_here(), digest_here()
     for agent in agents:
-        hello = agent.said["hello"]
+        hello = agent.events["hello"]
         if hello.get("protocol") != PROTOCOL or hello.get("version") != version:
             what = f"{agent.name} has phalanx {hello.get('version')}, and this host {version}"
         elif hello.get("digest") != digest:
@@ -114,7 +111,7 @@ def check_versions(agents: Sequence[AgentHandle]) -> None:
         raise UserError(
             what,
             why=f"there: {hello.get('executable')}, code {hello.get('digest')}; here: code {digest}",
-            remedy="install the same there, or send this code along: --sync-dst-dir DIR from the checkout",
+            remedy="install the same version there, or send this code: --sync-dst-dir DIR from the checkout",
         )
 
 

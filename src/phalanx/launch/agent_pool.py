@@ -1,4 +1,4 @@
-"""The hosts of a job, assembled: channels to all of them at once, answers awaited together, silence noticed."""
+"""The agents of a job: opens channels to all of them at once, waits for their replies, and notices silent hosts."""
 
 import asyncio
 import contextlib
@@ -8,133 +8,134 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from phalanx.errors import UserError
-from phalanx.launch.agent_handle import AgentHandle, check_versions, clock_warnings, refuse_lost
-from phalanx.launch.channel import Channel, Loss
-from phalanx.launch.job import Job, carried_variables
+from phalanx.launch.agent_handle import AgentHandle, check_versions, clock_warnings, refuse_failed
+from phalanx.launch.channel import Channel, Disconnect, OnDisconnect, OnMessage
+from phalanx.launch.job import Job, forwarded_variables
 from phalanx.launch.messages import GRACE_S, PING_S, SILENCE_S, Message
-from phalanx.launch.run_files import mark
+from phalanx.launch.run_files import marker
 from phalanx.launch.screen import Screen
 from phalanx.net.interfaces import address_towards
 
 HELLO_S = 60.0  # for a host to answer: a slow login, a cold disk
 SETUP_S = 3600.0  # for the user's set-up command
-MARGIN_S = 5.0  # for an answer beyond the time that the work takes
+MARGIN_S = 5.0  # for a reply, beyond the time of the work
 
-# Opens the channel to a station's agent, given what is to be told of messages and of its loss.
-Opener = Callable[[AgentHandle, Callable[[Message], None], Callable[[Loss], None]], Awaitable[Channel]]
+# Opens the channel to an agent.
+Opener = Callable[[AgentHandle, OnMessage, OnDisconnect], Awaitable[Channel]]
 
 
-class EndNow(Exception):
-    """Asked to end at once: nobody waits for anything any more."""
+class StopNow(Exception):
+    """The user asked for an immediate stop: all waits end."""
 
 
 class AgentPool:
-    """Stations with their channels. `hear` is given what agents say about roles."""
+    """All agents of a job. `on_event` gets their events about roles."""
 
     def __init__(
         self,
         agents: Sequence[AgentHandle],
         opener: Opener,
         screen: Screen,
-        hear: Callable[[AgentHandle, Message], None],
+        on_event: Callable[[AgentHandle, Message], None],
     ) -> None:
         self.agents = list(agents)
-        self._opener, self._screen, self._hear = opener, screen, hear
+        self._opener, self._screen, self._on_event = opener, screen, on_event
         self._changed = asyncio.Event()
-        self.hurry = False  # whoever waits is to wait no longer
+        self.stop_now = False  # every wait raises StopNow
 
     @property
     def live(self) -> list[AgentHandle]:
-        return [agent for agent in self.agents if agent.loss is None]
+        return [agent for agent in self.agents if agent.live]
 
     async def open(self) -> None:
-        """All at once, until every agent has said hello. Any host that cannot be used is an error."""
+        """Open all channels, and wait for all agents. A host that cannot be used is an error."""
         _allow_many_files()
-        with self._screen.progress("hosts that answer:", len(self.agents)) as advance:
+        with self._screen.progress("hosts ready:", len(self.agents)) as advance:
             opening = [asyncio.create_task(self._open(agent)) for agent in self.agents]
-            await self._all_say("hello", HELLO_S, advance)
+            await self._wait_for_all("hello", HELLO_S, advance)
             for task in opening:
                 task.cancel()
-        refuse_lost(self.agents, "starting the agent")
-        if not all(agent.inner for agent in self.agents):
+        refuse_failed(self.agents, "starting the agent")
+        if not all(agent.in_process for agent in self.agents):
             check_versions(self.agents)
         for warning in clock_warnings(self.agents):
-            self._screen.say(f"warning: {warning}")
+            self._screen.warn(f"warning: {warning}")
 
     async def prepare(self, job: Job) -> None:
-        """Folders, files and the user's set-up command, on every host."""
+        """Make folders and run the user's set-up command, on every host."""
         message: Message = {
-            "do": "prepare",
-            "mark": secrets.token_hex(8),  # who sees it in the run's folder shares that with the launching host
+            "request": "prepare",
+            "marker": secrets.token_hex(8),  # hosts that see it in the run folder share that with the launching host
             "cwd": job.cwd,
             "setup": job.setup,
+            "new_run": not job.resumes,
         }
-        message["fresh"] = not job.resumes
         try:
-            mark(job.run, message["mark"], "make")
+            marker(job.run, message["marker"], "create")
             for agent in self.agents:
-                told = {"run": str(job.run), "environment": {}}
-                if not agent.inner:
-                    told = {"run": job.out or str(job.run), "environment": carried_variables()}
-                agent.send({**message, **told})
-            await self._all_say("ready", SETUP_S if job.setup else HELLO_S)
+                if agent.in_process:
+                    agent.send({**message, "run": str(job.run), "environment": {}})
+                else:
+                    agent.send({**message, "run": job.out or str(job.run), "environment": forwarded_variables()})
+            await self._wait_for_all("ready", SETUP_S if job.setup else HELLO_S)
         except OSError as error:
             raise UserError(
                 f"{job.run} cannot be written",
                 why=error.strerror or str(error),
-                remedy="make room or mend the permissions, or choose another place with --out",
+                remedy="free disk space or fix the permissions, or choose another folder with --out",
             ) from error
         finally:
             with contextlib.suppress(OSError):
-                mark(job.run, message["mark"], "drop")
-        refuse_lost(self.agents, "preparing")
+                marker(job.run, message["marker"], "remove")
+        refuse_failed(self.agents, "preparing")
 
-    async def listen(self, wanted: dict[int, list[str]], job: Job) -> dict[str, str]:
-        """Have the live hosts choose where their roles will listen: an address for every name."""
+    async def listen(self, names: dict[int, list[str]], job: Job) -> dict[str, str]:
+        """Let the live hosts choose addresses for their roles. Returns the address of every name."""
         agents = self.live
-        reached = _reached(agents)
-        message = {"do": "listen", "iface": job.iface, "ports": list(job.ports) if job.ports else None}
+        host_addresses = _host_addresses(agents)
+        message = {"request": "listen", "iface": job.iface, "ports": list(job.ports) if job.ports else None}
         for number, agent in enumerate(agents):
-            agent.said.pop("listening", None)
-            peers = [address for other, address in enumerate(reached) if other != number]
-            agent.send({**message, "names": wanted.get(number, []), "peers": peers})
-        await self._all_say("listening", HELLO_S)
-        refuse_lost(agents, "finding a place to listen")
-        return {name: place for one in agents for name, place in one.said["listening"]["places"].items()}
+            agent.events.pop("listening", None)
+            peers = [address for other, address in enumerate(host_addresses) if other != number]
+            agent.send({**message, "names": names.get(number, []), "peers": peers})
+        await self._wait_for_all("listening", HELLO_S)
+        refuse_failed(agents, "choosing addresses")
+        return {name: address for agent in agents for name, address in agent.events["listening"]["addresses"].items()}
 
     async def end_roles(self, names: Callable[[AgentHandle], list[str] | None], grace_s: float = GRACE_S) -> None:
-        """TERM, grace, KILL of the named roles on every host. None stands for all, and for cleaning up."""
+        """SIGTERM, wait, SIGKILL for the named roles of each host. None means all roles, and cleans up."""
         for agent in self.live:
-            agent.said.pop("ended", None)
-            agent.send({"do": "end", "grace_s": grace_s, "roles": names(agent)})
-        await self.until(lambda: all("ended" in one.said for one in self.live), grace_s + MARGIN_S)
+            agent.events.pop("ended", None)
+            agent.send({"request": "end", "grace_s": grace_s, "roles": names(agent)})
+        await self.wait_until(lambda: all("ended" in agent.events for agent in self.live), grace_s + MARGIN_S)
 
     async def close(self) -> None:
-        """Say goodbye; who does not answer is let go, and ends by itself."""
-        closing = [asyncio.create_task(one.channel.close()) for one in self.live if one.channel is not None]
+        """Close all channels. An agent that does not answer ends by itself."""
+        closing = [asyncio.create_task(agent.channel.close()) for agent in self.live if agent.channel is not None]
         if closing:
             await asyncio.wait(closing, timeout=MARGIN_S)
         for agent in self.agents:
             if agent.channel is not None:
-                agent.channel.cut()
+                agent.channel.abort()
 
-    def refuse_trouble(self) -> None:
-        """Raise what went wrong on a host, or with what was heard of it, since all were ready."""
+    def raise_errors(self) -> None:
+        """Raise an error that a host has reported."""
         for agent in self.live:
-            if agent.trouble is not None:
-                told = agent.trouble
-                raise UserError(f"{agent.name}: {told.what}", why=told.why, remedy=told.remedy)
+            if agent.error is not None:
+                error = agent.error
+                raise UserError(f"{agent.name}: {error.what}", why=error.why, remedy=error.remedy)
 
     def changed(self) -> None:
+        """Make waits look at their condition again."""
         self._changed.set()
 
-    async def until(self, true: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something that was heard makes it true. False if that takes too long."""
+    async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until messages make the condition true. False after the timeout."""
         deadline = time.monotonic() + timeout_s
-        while not true():
+        while not condition():
             left = deadline - time.monotonic()
-            if self.hurry:
-                raise EndNow
+            if self.stop_now:
+                raise StopNow
             if left <= 0:
                 return False
             self._changed.clear()
@@ -143,81 +144,81 @@ class AgentPool:
         return True
 
     async def watch(self) -> None:
-        """Ping for ever, and let go of who has been silent for too long."""
+        """Ping all agents for ever, and disconnect those that are silent for too long."""
         while True:
             for agent in self.live:
-                if agent.inner or "hello" not in agent.said:
+                if agent.in_process or "hello" not in agent.events:
                     continue
-                if time.monotonic() - agent.heard > SILENCE_S:
-                    self.lose(agent, f"nothing was heard of it for {SILENCE_S:g} s")
-                agent.send({"do": "ping"})
+                if time.monotonic() - agent.last_message > SILENCE_S:
+                    self.disconnect(agent, f"no message for {SILENCE_S:g} s")
+                agent.send({"request": "ping"})
             await asyncio.sleep(PING_S)
 
-    def lose(self, agent: AgentHandle, why: str) -> None:
-        agent.loss = agent.loss or Loss(None, (why,))
+    def disconnect(self, agent: AgentHandle, why: str) -> None:
+        agent.disconnect = agent.disconnect or Disconnect(None, (why,))
         if agent.channel is not None:
-            agent.channel.cut()
+            agent.channel.abort()
         self.changed()
 
     async def _open(self, agent: AgentHandle) -> None:
-        def lose(loss: Loss) -> None:
-            agent.loss = agent.loss or loss
+        def on_disconnect(disconnect: Disconnect) -> None:
+            agent.disconnect = agent.disconnect or disconnect
             self.changed()
 
         try:
-            agent.channel = await self._opener(agent, lambda message: self._take(agent, message), lose)
+            agent.channel = await self._opener(agent, lambda message: self._receive(agent, message), on_disconnect)
         except UserError as error:
-            agent.trouble = error
+            agent.error = error
             self.changed()
 
-    def _take(self, agent: AgentHandle, message: Message) -> None:
-        agent.heard = time.monotonic()
-        kind = message["say"]
+    def _receive(self, agent: AgentHandle, message: Message) -> None:
+        agent.last_message = time.monotonic()
+        kind = message["event"]
         if kind == "pong":
             return
-        if kind in ("started", "out", "exit"):
+        if kind in ("started", "output", "exit"):
             try:
-                self._hear(agent, message)
+                self._on_event(agent, message)
             except UserError as error:  # a log that cannot be written
-                agent.trouble = error
-        elif kind == "trouble":
-            agent.trouble = UserError(message["what"], why=message["why"], remedy=message["remedy"])
+                agent.error = error
+        elif kind == "error":
+            agent.error = UserError(message["what"], why=message["why"], remedy=message["remedy"])
         else:
-            agent.said[kind] = message
+            agent.events[kind] = message
         if kind == "hello":
             agent.skew_s = message["clock"] - time.time()
         self.changed()
 
-    async def _all_say(self, kind: str, timeout_s: float, advance: Callable[[int], object] = int) -> None:
-        """Until each live station has said something of this kind, or that it cannot."""
+    async def _wait_for_all(self, kind: str, timeout_s: float, advance: Callable[[int], object] = int) -> None:
+        """Wait until each agent has sent an event of this kind, or has failed."""
         counted = 0
 
-        def job_settings() -> bool:
+        def all_done() -> bool:
             nonlocal counted
-            done = sum(kind in one.said or one.trouble is not None or one.loss is not None for one in self.agents)
+            done = sum(kind in agent.events or agent.error is not None or not agent.live for agent in self.agents)
             advance(done - counted)
             counted = done
             return done == len(self.agents)
 
-        if not await self.until(job_settings, timeout_s):
+        if not await self.wait_until(all_done, timeout_s):
             for agent in self.live:
-                if kind not in agent.said and agent.trouble is None:
-                    self.lose(agent, f"no answer within {timeout_s:g} s")
+                if kind not in agent.events and agent.error is None:
+                    self.disconnect(agent, f"no answer within {timeout_s:g} s")
 
 
-def _reached(agents: Sequence[AgentHandle]) -> list[str]:
-    """For each host an address by which the others find their way to it."""
-    addresses = [str(one.said["hello"]["address"] or one.name) for one in agents]
-    far = [address for one, address in zip(agents, addresses, strict=True) if not one.host.is_here]
+def _host_addresses(agents: Sequence[AgentHandle]) -> list[str]:
+    """For each host, an address that the other hosts can connect to."""
+    addresses = [str(agent.events["hello"]["address"] or agent.name) for agent in agents]
+    remote = [address for agent, address in zip(agents, addresses, strict=True) if not agent.host.is_here]
     return [
-        address_towards(far[0]) if far and one.host.is_here else address
-        for one, address in zip(agents, addresses, strict=True)
+        address_towards(remote[0]) if remote and agent.host.is_here else address
+        for agent, address in zip(agents, addresses, strict=True)
     ]
 
 
 def _allow_many_files() -> None:
-    """Three pipes a host: the usual limit of a thousand is not enough for five hundred."""
+    """Raise the limit of open files: each host needs three pipes, and the usual limit is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    needed = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

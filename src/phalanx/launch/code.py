@@ -1,11 +1,12 @@
-"""Which Phalanx this is: its version and a digest of its files, by which hosts see whether they run the same."""
+"""The version of Phalanx and a digest of its files: hosts of a job compare them, because all must run the same code."""
 
 import hashlib
 from pathlib import Path
 
 from phalanx import __version__
 
-_COUNTED = (".py", ".yaml", ".c")
+# Everything that decides results: modules, recipes, and native code with its headers. Not caches, notes and backups.
+_COUNTED = (".py", ".yaml", ".c", ".cpp", ".h")
 
 
 def version_here() -> str:
@@ -13,8 +14,12 @@ def version_here() -> str:
 
 
 def digest_here() -> str:
-    """Equal on two hosts where every source file and recipe of the package is."""
-    root = Path(__file__).resolve().parent.parent
+    """The digest of the package that is running."""
+    return digest_of(Path(__file__).resolve().parent.parent)
+
+
+def digest_of(root: Path) -> str:
+    """A digest of a package's folder: equal on two hosts if every source file and recipe in it is."""
     total = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.suffix in _COUNTED):
         total.update(f"{path.relative_to(root)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

@@ -1,4 +1,4 @@
-"""Talking to a conductor from another terminal: a socket that only its user can open, a JSON line each way."""
+"""Requests to a running supervisor, for `phalanx status` and `stop`: a Unix socket of its user, one JSON line each."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ Answerer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def socket_path(job: str) -> Path:
-    """Not in the run's folder: that may be too long a name for a socket, or on a disk that cannot hold one."""
+    """The socket of a job. Not in the run folder, whose path may be too long, or on a disk without sockets."""
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     usable = base and os.access(base, os.W_OK | os.X_OK)
     folder = Path(base if usable else tempfile.gettempdir()) / f"phalanx-{os.getuid()}"
@@ -26,21 +26,21 @@ def socket_path(job: str) -> Path:
     about = folder.lstat()
     if about.st_uid != os.getuid() or about.st_mode & 0o077:
         raise UserError(
-            f"{folder} is not this user's alone",
-            why="whoever can write there could stop this user's jobs",
+            f"other users have access to {folder}",
+            why="other users could stop your jobs",
             remedy="remove it, or set XDG_RUNTIME_DIR to a folder of your own (mode 700)",
         )
     return folder / f"{job}.sock"
 
 
 @asynccontextmanager
-async def answering(path: Path, answer: Answerer) -> AsyncIterator[None]:
-    """Serve requests while entered."""
+async def serve_control(path: Path, answer: Answerer) -> AsyncIterator[None]:
+    """Answer requests while the context is open."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ValueError):
-            told = answer(json.loads(await reader.readline()))
-            writer.write(json.dumps(told).encode() + b"\n")
+            reply = answer(json.loads(await reader.readline()))
+            writer.write(json.dumps(reply).encode() + b"\n")
             await writer.drain()
         writer.close()
 
@@ -56,15 +56,15 @@ async def answering(path: Path, answer: Answerer) -> AsyncIterator[None]:
         path.unlink(missing_ok=True)
 
 
-def ask(path: Path, request: dict[str, Any]) -> dict[str, Any] | None:
-    """A conductor's answer; None where none is there any more."""
+def send_request(path: Path, request: dict[str, Any]) -> dict[str, Any] | None:
+    """The supervisor's reply; None if it is gone."""
     try:
-        with socket.socket(socket.AF_UNIX) as line:
-            line.settimeout(_TIMEOUT_S)
-            line.connect(str(path))
-            line.sendall(json.dumps(request).encode() + b"\n")
-            with line.makefile("rb") as stream:
-                answer = json.loads(stream.readline())
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_TIMEOUT_S)
+            connection.connect(str(path))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as stream:
+                reply = json.loads(stream.readline())
     except (OSError, ValueError):
         return None
-    return answer if isinstance(answer, dict) else None
+    return reply if isinstance(reply, dict) else None

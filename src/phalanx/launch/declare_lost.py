@@ -1,6 +1,6 @@
-"""`python -m phalanx.launch.declare_lost FILE RANK`: tells a job's parameter servers that a trainer is lost.
+"""`python -m phalanx.launch.declare_lost FILE RANK`: tells the parameter servers that a trainer is lost.
 
-A process of its own, on a host that reaches the servers: the launcher may not, and does not load what that takes.
+It runs on a host that can connect to the servers. The launcher may not be able to, and does not load torch.
 """
 
 import json

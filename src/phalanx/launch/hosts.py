@@ -19,7 +19,7 @@ _FORMS = "write host, host:SLOTS, host slots=8, user@host:PORT, [IPv6]:SLOTS"
 
 @dataclass(frozen=True)
 class Host:
-    """A machine that roles are placed on. Without `slots` it takes as many trainers as its share of them."""
+    """A machine of the job. Without `slots` it takes an equal share of the trainers."""
 
     name: str
     user: str | None = None
@@ -28,7 +28,7 @@ class Host:
 
     @property
     def target(self) -> str:
-        """What ssh is told; the port is told apart."""
+        """USER@HOST for ssh, without the port."""
         return f"{self.user}@{self.name}" if self.user else self.name
 
     @property
@@ -37,21 +37,19 @@ class Host:
 
 
 def parse_host(text: str, origin: str) -> Host:
-    """One host. `origin` says where it is written, for errors."""
+    """One host. `origin` names the option or file, for errors."""
     words = text.split()
     found = _SPELLED.fullmatch(words[0]) if words else None
     options = [_OPTION.fullmatch(word) for word in words[1:]]
     if found is None or None in options:
-        raise UserError(
-            f"{origin}: {text!r} is not a host", why="it has another form than the known ones", remedy=_FORMS
-        )
-    told = {option[1]: int(option[2]) for option in options if option is not None}
+        raise UserError(f"{origin}: {text!r} is not a host", why="it has none of the known forms", remedy=_FORMS)
+    numbers = {option[1]: int(option[2]) for option in options if option is not None}
     if found["number"] is not None:
-        told.setdefault("port" if found["user"] else "slots", int(found["number"]))
+        numbers.setdefault("port" if found["user"] else "slots", int(found["number"]))
     name = found["six"] or found["name"]
     if name.startswith("-"):
         raise UserError(f"{origin}: {text!r} is not a host", why="ssh would take it for an option", remedy=_FORMS)
-    slots, port = told.get("slots"), told.get("port")
+    slots, port = numbers.get("slots"), numbers.get("port")
     if slots == 0 or (port is not None and not 0 < port < 65536):
         wrong = "slots" if slots == 0 else "port"
         raise UserError(
@@ -65,19 +63,19 @@ def parse_host(text: str, origin: str) -> Host:
 
 
 def parse_hosts(texts: Iterable[str], origin: str) -> list[Host]:
-    """Several hosts, each named once."""
+    """Several hosts, none twice."""
     return refuse_twice([parse_host(text, origin) for text in texts], origin)
 
 
 def read_hostfile(path: Path) -> list[Host]:
-    """A file with a host a line; what follows # is a comment."""
+    """A file with one host a line; # begins a comment."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"the list of hosts {path} cannot be read",
             why=getattr(error, "strerror", None) or "it is not UTF-8 text",
-            remedy="give a text file with a host a line, or name hosts with --ips a,b",
+            remedy="give a text file with one host a line, or name hosts with --ips a,b",
         ) from error
     found = [
         parse_host(text, f"{path}, line {number}")

@@ -1,4 +1,4 @@
-"""A job: what is to run, and how often. Which host runs which role is decided when the hosts have answered."""
+"""A job: the request of all its processes, how many of each role, and the failure policy."""
 
 import os
 import secrets
@@ -8,47 +8,51 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from phalanx.config.resolve import Layer
 from phalanx.config.role import Role, RoleKind
-from phalanx.launch.messages import Word
+from phalanx.config.schema import ExchangeConfig, RunConfig
+from phalanx.config.text import read_yaml
+from phalanx.launch.messages import Argument
 from phalanx.launch.placement import DedicatedHosts, Placement
 from phalanx.launch.policy import Policy
 from phalanx.machine.openmp import environment_of_others
 from phalanx.net.interfaces import PORT_RANGE
 from phalanx.net.key import key_of
+from phalanx.roles.request import Request, with_workers
 from phalanx.runs.folder import LOGS
 
-PYTHON: Word = {"own": "python"}
-INPUT: Word = {"own": "input"}  # the file with the role and its request, which the agent writes
-ROLE_COMMAND: tuple[Word, ...] = (PYTHON, "-m", "phalanx.roles", INPUT)
-# For a number of workers, and the run's config.yaml where a checkpoint was saved: the request of the new group.
-Again = Callable[[int, str | None], Mapping[str, Any]]
-MASTER = "master"  # where trainers meet; a port on trainer 0's host
-# Variables of the launching shell that roles on other hosts get too: how computing and talking is to be done.
-_CARRIED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "PHALANX_")
+PYTHON: Argument = {"local": "python"}
+INPUT: Argument = {"local": "input"}  # the file with the role and its request, which the agent writes
+ROLE_COMMAND: tuple[Argument, ...] = (PYTHON, "-m", "phalanx.roles", INPUT)
+# (number of workers, the run's config.yaml if a checkpoint was saved) -> the request of the new group.
+NewGroupRequest = Callable[[int, str | None], Mapping[str, Any]]
+MASTER = "master"  # the trainers' rendezvous: a port on trainer 0's host
+# Prefixes of the launching shell's variables that roles on other hosts get too.
+_FORWARDED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "PHALANX_")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every process of a job gets: the same request, and a role of its own."""
+    """What the supervisor needs to run a job. Every process gets the same request, and its own role."""
 
     run: Path  # on the launching host
     request: Mapping[str, Any]  # as JSON: roles/request.py
-    again: Again
-    wanted: Mapping[RoleKind, int]
+    new_group_request: NewGroupRequest
+    counts: Mapping[RoleKind, int]
     policy: Policy
     command: str = ""
     launcher: str = "local"
-    out: str = ""  # the run's folder as other hosts are told: absolute, or from their working folder
+    out: str = ""  # the run folder on other hosts: absolute, or relative to their working folder
     resumes: bool = False
-    at_step: int | None = None  # whose checkpoint it goes on from; default: the newest
-    argv: Sequence[Word] = ROLE_COMMAND
-    log_dir: str | None = None  # for roles' logs, from the launching shell's folder; default: in the run's folder
+    at_step: int | None = None  # the checkpoint to resume from; default: the newest
+    argv: Sequence[Argument] = ROLE_COMMAND
+    log_dir: str | None = None  # for roles' logs, relative to the launching shell's folder; default: in the run folder
     cwd: str | None = None
     setup: str = ""
     iface: str | None = None
     ports: tuple[int, int] | None = None
-    apart: DedicatedHosts = field(default_factory=DedicatedHosts)
-    stop_with: signal.Signals | None = None  # what trainers are stopped by; default: the signal that came
+    dedicated: DedicatedHosts = field(default_factory=DedicatedHosts)
+    stop_with: signal.Signals | None = None  # the signal that stops roles; default: the one that the launcher got
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     key: str = field(default_factory=lambda: key_of(os.environ) or secrets.token_hex(32))
 
@@ -58,23 +62,54 @@ class Job:
         return Path(self.log_dir) if self.log_dir else self.run / LOGS
 
 
+def new_group_request(request: Request) -> NewGroupRequest:
+    """Requests of groups that restart after a failure: from the last checkpoint, with the remaining workers."""
+
+    def make(workers: int, config: str | None) -> dict[str, Any]:
+        before = None if config is None else Layer("the run's config.yaml", read_yaml(config))
+        return with_workers(request, before, workers).to_data()
+
+    return make
+
+
+def role_counts(config: RunConfig) -> dict[RoleKind, int]:
+    """How many roles of each kind the configuration needs."""
+    exchange = config.exchange
+    servers = exchange.servers if exchange.method == "pserver" else 0
+    return {
+        "trainer": exchange.workers,
+        "server": servers,
+        "data": config.data.servers,
+        "evaluator": int(config.eval.evaluator),
+    }
+
+
+def policy_for(exchange: ExchangeConfig, max_restarts: int | None = None, min_workers: int | None = None) -> Policy:
+    """The failure policy. The launcher's options override the settings."""
+    return Policy(
+        independent=exchange.method == "pserver" and exchange.mode != "sync",
+        max_restarts=exchange.max_restarts if max_restarts is None else max_restarts,
+        min_workers=exchange.min_workers if min_workers is None else min_workers,
+    )
+
+
 def listeners(placements: Sequence[Placement]) -> dict[int, list[str]]:
-    """The names of what will listen on each host: servers, and the place where trainers meet."""
-    found: dict[int, list[str]] = {}
+    """The names that need an address on each host: servers, and the trainers' rendezvous."""
+    names: dict[int, list[str]] = {}
     for placement in placements:
         if placement.kind in ("server", "data"):
-            found.setdefault(placement.host, []).append(placement.name)
+            names.setdefault(placement.host, []).append(placement.name)
         if placement.kind == "trainer" and placement.rank == 0:
-            found.setdefault(placement.host, []).append(MASTER)
-    return found
+            names.setdefault(placement.host, []).append(MASTER)
+    return names
 
 
-def role_of(placement: Placement, places: Mapping[str, str], job: Job, run: Path, log: Path | None) -> Role:
-    """The role of a seat, now that it is known who listens where."""
+def role_of(placement: Placement, addresses: Mapping[str, str], job: Job, run: Path, log: Path | None) -> Role:
+    """The role of a placement, when all addresses are known."""
 
-    def addresses(kind: RoleKind) -> tuple[str, ...]:
-        names = [name for name in places if name.startswith(f"{kind}-")]
-        return tuple(places[name] for name in sorted(names, key=lambda name: int(name.removeprefix(f"{kind}-"))))
+    def addresses_of(kind: RoleKind) -> tuple[str, ...]:
+        names = [name for name in addresses if name.startswith(f"{kind}-")]
+        return tuple(addresses[name] for name in sorted(names, key=lambda name: int(name.removeprefix(f"{kind}-"))))
 
     return Role(
         kind=placement.kind,
@@ -82,11 +117,11 @@ def role_of(placement: Placement, places: Mapping[str, str], job: Job, run: Path
         world=placement.world,
         local_rank=placement.local_rank,
         local_world=placement.local_world,
-        master=places[MASTER],
-        servers=addresses("server"),
-        data=addresses("data"),
+        master=addresses[MASTER],
+        servers=addresses_of("server"),
+        data=addresses_of("data"),
         key=job.key,
-        beside=placement.beside,
+        local_trainers=placement.local_trainers,
         run=run,
         log=log,
         elastic=job.policy.elastic,
@@ -94,7 +129,7 @@ def role_of(placement: Placement, places: Mapping[str, str], job: Job, run: Path
 
 
 def variables_of(role: Role, job: Job, interface: str | None) -> dict[str, str]:
-    """The environment of a role: which interface and ports it uses; and, for people, which job, run and role it is."""
+    """A role's variables: its interface and ports; and, for people who look, its job, run and name."""
     variables = {"PHALANX_JOB": job.id, "PHALANX_RUN": str(role.run), "PHALANX_NAME": role.name}
     if job.ports is not None:
         variables[PORT_RANGE] = f"{job.ports[0]}-{job.ports[1]}"
@@ -104,6 +139,6 @@ def variables_of(role: Role, job: Job, interface: str | None) -> dict[str, str]:
     return variables
 
 
-def carried_variables() -> dict[str, str]:
-    """What hosts are told of the launching shell's environment. How threads wait is chosen on each."""
-    return {name: value for name, value in environment_of_others().items() if name.startswith(_CARRIED)}
+def forwarded_variables() -> dict[str, str]:
+    """The launching shell's variables that other hosts get. Each host chooses how its threads wait."""
+    return {name: value for name, value in environment_of_others().items() if name.startswith(_FORWARDED)}

@@ -1,29 +1,32 @@
-"""What conductor and agents say to one another: a JSON object a line, over the agent's standard input and output."""
+"""The protocol between supervisor and agents: one JSON object a line, over the agent's standard input and output.
+
+The supervisor sends {"request": KIND, …}. The agent sends {"event": KIND, …}: replies, output of roles, errors.
+"""
 
 import json
 from typing import Any
 
-PROTOCOL = 1
+PROTOCOL = 2
 PING_S = 2.0
-SILENCE_S = 10.0  # who has heard nothing for so long takes the other side for gone
-GRACE_S = 4.0  # between asking a role to end and ending it
-ORPHAN_GRACE_S = 3.0  # the same where nobody is left to ask; with SILENCE_S within 15 s
-CHUNK_BYTES = 48 * 1024  # of output or a file in one message
-LINE_BYTES = 4 << 20  # no message is longer
+SILENCE_S = 10.0  # without a message for this long, each side assumes that the other is gone
+GRACE_S = 4.0  # between SIGTERM and SIGKILL
+ORPHAN_GRACE_S = 3.0  # the same on a host that lost its supervisor; with SILENCE_S within 15 s
+CHUNK_BYTES = 48 * 1024  # of output in one message
+LINE_BYTES = 4 << 20  # upper limit of a message
 
 Message = dict[str, Any]
-# A word of a command: text, or {"own": WHAT}, which each host replaces by its own: its "python", or "input": the file
-# with the role and its request.
-Word = str | dict[str, str]
+# An argument of a command: text, or {"local": WHAT}, which each agent replaces by its own value: "python" is its
+# interpreter, "input" the file with the role and its request.
+Argument = str | dict[str, str]
 
 
 def encode(message: Message) -> bytes:
-    """ASCII, so that no locale matters; a byte that is not UTF-8 travels as a lone surrogate."""
+    """A message as ASCII, independent of locales. Bytes that are not UTF-8 become lone surrogates."""
     return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Message | None:
-    """The message in a line, or None: a login script may print something before the agent speaks."""
+    """The message in a line, or None: a login script may print something before the agent does."""
     try:
         message = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What roles print: whole in ROLE.log, line by line on the screen, and how far they are read from it."""
+"""Output of roles: all of it in ROLE.log, lines for the screen, and the training progress in it."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from typing import NamedTuple, TextIO
 from phalanx.errors import UserError
 from phalanx.runs.events import EVENTS_FILE, TIMES
 
-# A step event as observe/lines.py says it, with the figures of one of several workers.
+# A step event as observe/lines.py writes it, with the numbers of one of several workers.
 _STEP = re.compile(
     r"\bstep (\d+): loss .*? ([\d.]+) samples/s"
     rf"(?:; this worker ([\d.]+): {', '.join(rf'{name} ([0-9.]+)' for name in TIMES)} ms)?"
@@ -18,7 +18,7 @@ _STEP = re.compile(
 
 
 class Progress(NamedTuple):
-    """How far a trainer is, its own samples per second, and where its time goes, if that is known (seconds a step)."""
+    """A trainer's step, its own samples per second, and if known the parts of its step time in seconds."""
 
     step: int
     samples_per_s: float
@@ -26,7 +26,7 @@ class Progress(NamedTuple):
 
 
 def progress_in(line: str) -> Progress | None:
-    """How far a trainer is, if the line says so."""
+    """A trainer's progress, if the line has it."""
     found = _STEP.search(line)
     if found is None:
         return None
@@ -37,7 +37,7 @@ def progress_in(line: str) -> Progress | None:
 
 
 def last_progress(run: Path) -> Progress | None:
-    """How far a run's first trainer is, from its events."""
+    """The progress of a run's first trainer, from its events."""
     for line in reversed(last_lines(run / EVENTS_FILE, 50)):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             event = json.loads(line)
@@ -49,15 +49,15 @@ def last_progress(run: Path) -> Progress | None:
 
 
 class RoleOutput:
-    """One role's output. `each_line` is given every line when it is complete, with the stream it came from."""
+    """One role's output. `on_line` gets the stream and the text of each complete line."""
 
-    def __init__(self, path: Path, each_line: Callable[[str, str], None]) -> None:
+    def __init__(self, path: Path, on_line: Callable[[str, str], None]) -> None:
         self.path = path
-        self._each_line = each_line
-        self._begun: dict[str, str] = {}
+        self._on_line = on_line
+        self._partial: dict[str, str] = {}
         self._file: TextIO | None = None
 
-    def take(self, stream: str, text: str) -> None:
+    def write(self, stream: str, text: str) -> None:
         try:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,26 +68,26 @@ class RoleOutput:
             raise UserError(
                 f"{self.path} cannot be written",
                 why=error.strerror or str(error),
-                remedy="make room or mend the permissions, then go on with --resume",
+                remedy="free disk space or fix the permissions, then continue with --resume",
             ) from error
-        *lines, rest = (self._begun.get(stream, "") + text).split("\n")
-        self._begun[stream] = rest
+        *lines, rest = (self._partial.get(stream, "") + text).split("\n")
+        self._partial[stream] = rest
         for line in lines:
-            self._each_line(stream, line.rstrip("\r"))
+            self._on_line(stream, line.rstrip("\r"))
 
     def close(self) -> None:
-        """The last line may lack its end."""
-        for stream, rest in self._begun.items():
+        """Pass on a last line without a line break, and close the log."""
+        for stream, rest in self._partial.items():
             if rest:
-                self._each_line(stream, rest)
-        self._begun = {}
+                self._on_line(stream, rest)
+        self._partial = {}
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def last_lines(path: Path, count: int = 8) -> list[str]:
-    """The end of a log; nothing where there is none."""
+    """The last lines of a log; empty if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 64 * 1024))

@@ -1,4 +1,4 @@
-"""Which role runs on which host: trainers by slots, the other kinds beside them or on hosts of their own."""
+"""Which role runs on which host: trainers by slots, the other roles next to them or on dedicated hosts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ from phalanx.config.role import RoleKind
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
 
-# In the order in which they are started: who listens comes before who looks for it.
+# The order of starting: servers before the roles that connect to them.
 ORDER: tuple[RoleKind, ...] = ("server", "data", "trainer", "evaluator")
 
 
 @dataclass(frozen=True)
 class Placement:
-    """A role and its place; `host` counts from 0."""
+    """A role and its host; hosts are numbered from 0."""
 
     kind: RoleKind
     rank: int
@@ -22,7 +22,7 @@ class Placement:
     host: int
     local_rank: int
     local_world: int
-    beside: int = 0  # trainers on that host
+    local_trainers: int = 0  # trainers on that host
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class DedicatedHosts:
-    """Numbers of hosts that have no trainers: those for servers, and that of the evaluator."""
+    """Hosts without trainers, by number: those of parameter servers, and that of the evaluator."""
 
     servers: tuple[int, ...] = ()
     evaluator: int | None = None
@@ -43,88 +43,94 @@ class DedicatedHosts:
 
 def place(
     hosts: Sequence[Host],
-    wanted: Mapping[RoleKind, int],
-    apart: DedicatedHosts = DedicatedHosts(),
+    counts: Mapping[RoleKind, int],
+    dedicated: DedicatedHosts = DedicatedHosts(),
     *,
-    reach: Sequence[int] | None = None,
+    evaluator_hosts: Sequence[int] | None = None,
 ) -> list[Placement]:
-    """A seat for every role. Hosts that are `apart` have the roles that they are named for, and nothing else.
+    """Place every role on a host. Dedicated hosts run only the roles that they are dedicated to.
 
-    Trainers fill slots in the order of the hosts; hosts that name no slots share evenly what is left. Ranks follow the
-    order of the hosts, so that neighbours in rank are neighbours in place, and trainer 0 is on the first host. Each of
-    the other roles goes to the host that has the fewest by then; an evaluator to one of `reach`, which reach the run's
-    folder (default: all do).
+    Trainers fill slots in the order of the hosts; hosts without a number of slots share the rest evenly. Ranks follow
+    the order of the hosts, so neighbouring ranks share hosts, and trainer 0 is on the first. Each other role goes to
+    the host with the fewest roles; the evaluator to one of `evaluator_hosts`, which have the run folder (default: all).
     """
-    others = [number for number in range(len(hosts)) if number not in apart.hosts]
+    others = [number for number in range(len(hosts)) if number not in dedicated.hosts]
     if not others:
-        named = " and ".join(
-            option
-            for option, given in (("--servers-on", apart.servers), ("--evaluator-on", apart.evaluator is not None))
-            if given
-        )
-        raise UserError(
-            "no host is left for trainers",
-            why=f"{named} take all of them",
-            remedy="add hosts, or leave it out: servers and the evaluator then run beside trainers",
-        )
-    places: dict[RoleKind, list[int]] = {"trainer": _by_slots(hosts, others, wanted.get("trainer", 0))}
-    load = Counter(places["trainer"])
+        raise _no_host_for_trainers(dedicated)
+    chosen: dict[RoleKind, list[int]] = {"trainer": _by_slots(hosts, others, counts.get("trainer", 0))}
+    load = Counter(chosen["trainer"])
     for kind in ORDER:
         if kind == "trainer":
             continue
-        count = wanted.get(kind, 0)
-        if kind == "server" and apart.servers:
-            places[kind] = _by_slots(hosts, apart.servers, count)
-        elif kind == "evaluator" and apart.evaluator is not None:
-            places[kind] = [apart.evaluator] * count
+        count = counts.get(kind, 0)
+        if kind == "server" and dedicated.servers:
+            chosen[kind] = _by_slots(hosts, dedicated.servers, count)
+        elif kind == "evaluator" and dedicated.evaluator is not None:
+            chosen[kind] = [dedicated.evaluator] * count
         else:
-            among = [number for number in others if kind != "evaluator" or reach is None or number in reach]
-            places[kind] = _where_fewest(among or others, load, count)
-        load.update(places[kind])
-    beside = Counter(places["trainer"])
-    return [placement for kind in ORDER for placement in _placements(kind, sorted(places[kind]), beside)]
+            usable = [
+                number
+                for number in others
+                if kind != "evaluator" or evaluator_hosts is None or number in evaluator_hosts
+            ]
+            chosen[kind] = _least_loaded(usable or others, load, count)
+        load.update(chosen[kind])
+    trainers = Counter(chosen["trainer"])
+    return [placement for kind in ORDER for placement in _placements(kind, sorted(chosen[kind]), trainers)]
 
 
-def _where_fewest(numbers: Sequence[int], load: Mapping[int, int], count: int) -> list[int]:
-    """Hosts for so many roles, each where the fewest roles are by then; of equals the first."""
-    there = Counter({number: load.get(number, 0) for number in numbers})
+def _no_host_for_trainers(dedicated: DedicatedHosts) -> UserError:
+    options = {"--servers-on": bool(dedicated.servers), "--evaluator-on": dedicated.evaluator is not None}
+    named = " and ".join(option for option, given in options.items() if given)
+    return UserError(
+        "no host is left for trainers",
+        why=f"{named} take all of them",
+        remedy="add hosts, or leave the option out: servers and the evaluator then share hosts with trainers",
+    )
+
+
+def _least_loaded(numbers: Sequence[int], load: Mapping[int, int], count: int) -> list[int]:
+    """Hosts for `count` roles: each goes to the host with the fewest roles, the first of equals."""
+    roles = Counter({number: load.get(number, 0) for number in numbers})
     chosen = []
     for _ in range(count):
-        chosen.append(min(numbers, key=there.__getitem__))
-        there[chosen[-1]] += 1
+        chosen.append(min(numbers, key=roles.__getitem__))
+        roles[chosen[-1]] += 1
     return chosen
 
 
-def room(hosts: Sequence[Host]) -> int | None:
-    """How many trainers these hosts take; None where one of them names no limit."""
+def capacity(hosts: Sequence[Host]) -> int | None:
+    """How many trainers these hosts take; None if one of them has no limit."""
     slots = [host.slots for host in hosts]
     return None if None in slots else sum(count for count in slots if count is not None)
 
 
 def _by_slots(hosts: Sequence[Host], numbers: Sequence[int], count: int) -> list[int]:
-    limit = room([hosts[number] for number in numbers])
+    limit = capacity([hosts[number] for number in numbers])
     if limit is not None and count > limit:
         named = ", ".join(f"{hosts[number].name} {hosts[number].slots}" for number in numbers[:8])
         raise UserError(
             f"{count} roles do not fit on {limit} slots",
             why=f"the hosts offer: {named}{' …' if len(numbers) > 8 else ''}",
-            remedy="ask for fewer, add hosts, or raise slots=",
+            remedy="request fewer, add hosts, or raise slots=",
         )
-    places: list[int] = []
+    chosen: list[int] = []
     for number in numbers:
-        places += [number] * min(hosts[number].slots or 0, count - len(places))
+        chosen += [number] * min(hosts[number].slots or 0, count - len(chosen))
     unlimited = [number for number in numbers if hosts[number].slots is None]
-    left = count - len(places)
+    left = count - len(chosen)
     for position, number in enumerate(unlimited):
-        places += [number] * (left // len(unlimited) + (position < left % len(unlimited)))
-    return places
+        chosen += [number] * (left // len(unlimited) + (position < left % len(unlimited)))
+    return chosen
 
 
-def _placements(kind: RoleKind, places: Sequence[int], beside: Mapping[int, int]) -> list[Placement]:
-    """Ranks in the order of the hosts, and the place of each among its neighbours of the same kind."""
-    there, seated = Counter(places), Counter[int]()
-    made = []
-    for rank, host in enumerate(places):
-        made.append(Placement(kind, rank, len(places), host, seated[host], there[host], beside.get(host, 0)))
-        seated[host] += 1
-    return made
+def _placements(kind: RoleKind, chosen: Sequence[int], trainers: Mapping[int, int]) -> list[Placement]:
+    """Assign ranks in the order of the hosts, and local ranks on each host."""
+    local_world, next_local_rank = Counter(chosen), Counter[int]()
+    placements = []
+    for rank, host in enumerate(chosen):
+        local_rank = next_local_rank[host]
+        local = (local_rank, local_world[host], trainers.get(host, 0))
+        placements.append(Placement(kind, rank, len(chosen), host, *local))
+        next_local_rank[host] += 1
+    return placements

@@ -1,4 +1,4 @@
-"""What `phalanx launch` is asked for: a request, hosts, and what each launcher needs. Refuses what cannot work."""
+"""A launch before any host is contacted: the request, the hosts, and the options of each launcher."""
 
 import os
 import shlex
@@ -7,23 +7,22 @@ from pathlib import Path
 
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host, parse_host, parse_hosts, read_hostfile, refuse_twice
-from phalanx.launch.job import Job
+from phalanx.launch.job import Job, new_group_request, policy_for, role_counts
 from phalanx.launch.launchers.batch_script import BatchOptions
 from phalanx.launch.launchers.manifests import KubernetesOptions
 from phalanx.launch.launchers.worker_resources import WorkerResources
-from phalanx.launch.local_job import again_with, policy_of, wanted_roles
 from phalanx.launch.placement import DedicatedHosts, Placement, place
 from phalanx.launch.remote_shell import Sync
 from phalanx.roles.request import Request
 
-LAST = "last"  # --evaluator-on: the last of the hosts, whatever its name
-# Launchers that find the hosts in an allocation.
+LAST = "last"  # --evaluator-on last: the last of the hosts
+# Launchers that get their hosts from an allocation.
 ALLOCATED = ("slurm", "sge", "pbs", "srun", "qrsh")
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What `phalanx launch` was asked for. Launchers take what concerns them."""
+    """All options of `phalanx launch`. Each launcher uses its part."""
 
     request: Request
     launcher: str
@@ -48,14 +47,14 @@ class LaunchPlan:
     dry_run: bool = False
 
     def job(self, run: Path) -> Job:
-        """The job for a run's folder."""
+        """The job for a run folder."""
         config = self.request.config
         return Job(
             run=run,
             request=self.request.to_data(),
-            again=again_with(self.request),
-            wanted=wanted_roles(config),
-            policy=policy_of(config.exchange, self.max_restarts, self.min_workers),
+            new_group_request=new_group_request(self.request),
+            counts=role_counts(config),
+            policy=policy_for(config.exchange, self.max_restarts, self.min_workers),
             command=self.command,
             launcher=self.launcher,
             resumes=self.request.resume is not None,
@@ -65,53 +64,52 @@ class LaunchPlan:
             setup=self.setup,
             iface=self.iface,
             ports=self.ports,
-            apart=self.apart,
+            dedicated=self.dedicated,
         )
 
     @property
-    def apart(self) -> DedicatedHosts:
-        """The hosts without trainers, now that all are known."""
+    def dedicated(self) -> DedicatedHosts:
+        """The hosts without trainers."""
         if self.evaluator_on is None:
             return DedicatedHosts(self.servers_on)
         names = [host.name for host in self.hosts]
         last = self.evaluator_on == LAST and bool(names)
-        wanted = names[-1] if last else parse_host(self.evaluator_on, "--evaluator-on").name
-        if wanted not in names:
+        name = names[-1] if last else parse_host(self.evaluator_on, "--evaluator-on").name
+        if name not in names:
             raise UserError(
-                f"--evaluator-on {wanted} is none of the job's hosts",
+                f"--evaluator-on {name} is none of the job's hosts",
                 why=f"they are: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" if names else "none is named",
                 remedy=f"name one of them, or --evaluator-on {LAST}",
             )
-        return DedicatedHosts(self.servers_on, names.index(wanted))
+        return DedicatedHosts(self.servers_on, names.index(name))
 
     def placements(self) -> list[Placement]:
-        """Where each role will be, if every host answers."""
-        wanted = wanted_roles(self.request.config)
-        return place(self.hosts, wanted, self.apart)
+        """The placement of all roles, if every host can be used."""
+        return place(self.hosts, role_counts(self.request.config), self.dedicated)
 
 
 def find_hosts(
     hostfile: Path | None, ips: str | None, servers_on: str | None, evaluator_on: str | None = None
 ) -> tuple[list[Host], list[int]]:
-    """The job's hosts, and which of them are for servers alone.
+    """The job's hosts, and the numbers of those that run only servers.
 
-    Those of --servers-on and --evaluator-on may be new or of the list; where that is all, trainers run here.
+    --servers-on and --evaluator-on may name hosts of the list or others. If these are all, trainers run on this host.
     """
     if hostfile is not None and ips is not None:
-        raise UserError("-H does not go together with --ips", why="both name the hosts", remedy="give one of them")
+        raise UserError("-H and --ips exclude each other", why="both name the hosts", remedy="give one of them")
     hosts = read_hostfile(hostfile) if hostfile else parse_hosts(_split(ips), "--ips") if ips else []
-    alone = [_number_of(host, hosts) for host in parse_hosts(_split(servers_on or ""), "--servers-on")]
-    apart = set(alone)
+    server_hosts = [_number_of(host, hosts) for host in parse_hosts(_split(servers_on or ""), "--servers-on")]
+    dedicated = set(server_hosts)
     if evaluator_on is not None and evaluator_on != LAST:
-        apart.add(_number_of(parse_host(evaluator_on, "--evaluator-on"), hosts))
-    if hosts and len(apart) == len(hosts):
+        dedicated.add(_number_of(parse_host(evaluator_on, "--evaluator-on"), hosts))
+    if hosts and len(dedicated) == len(hosts):
         hosts.insert(0, Host("localhost"))
-        alone = [number + 1 for number in alone]
-    return refuse_twice(hosts, "the hosts"), alone
+        server_hosts = [number + 1 for number in server_hosts]
+    return refuse_twice(hosts, "the hosts"), server_hosts
 
 
 def _number_of(host: Host, hosts: list[Host]) -> int:
-    """Which of the hosts it is; one that is not among them joins them."""
+    """The number of a host. A new one is added to the list."""
     known = [number for number, one in enumerate(hosts) if one.name == host.name]
     if not known:
         hosts.append(host)
@@ -123,7 +121,7 @@ def _split(text: str) -> list[str]:
 
 
 def parse_program(text: str, option: str) -> tuple[str, ...]:
-    """The command that an option names, which may have options of its own."""
+    """An option's value as a command with its own options."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What becomes of a job that lost a role: end it, start the role anew, form the group anew, or go on without. Pure."""
+"""What follows a lost role: end the job, restart the role, restart as a new group, or continue without it. Pure."""
 
 import signal
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from phalanx.config.role import RoleKind
 from phalanx.errors import EXIT_REFORM, EXIT_USER
 
-# Trainers of async and ssp jobs are started anew so often, unless the user says how often; data servers of any job too.
-FORGIVEN = 3
-POLITE = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # a role that ended so did what it was told
+# Restarts of trainers in async and ssp jobs if the user sets no number; also of data servers and evaluators in any job.
+DEFAULT_RESTARTS = 3
+CLEAN_EXITS = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # finished, or stopped on request
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A role that ended badly, or whose host is gone (`code` is None then)."""
+class LostRole:
+    """A role that failed, or whose host is gone (then `code` is None)."""
 
     kind: RoleKind
     rank: int
@@ -37,103 +37,111 @@ class Lost:
 
 @dataclass(frozen=True)
 class End:
-    """The job ends; this is why."""
+    """End the job, because of this role."""
 
-    cause: Lost
+    cause: LostRole
 
 
 @dataclass(frozen=True)
 class Restart:
-    """These roles are started anew; the others never stopped."""
+    """Restart these roles. The others keep running."""
 
-    lost: tuple[Lost, ...]
-
-
-@dataclass(frozen=True)
-class GoOn:
-    """The others go on without these."""
-
-    lost: tuple[Lost, ...]
+    lost: tuple[LostRole, ...]
 
 
 @dataclass(frozen=True)
-class Reform:
-    """All roles end, and start anew from the last checkpoint with `world` trainers."""
+class Continue:
+    """Continue without these roles."""
 
-    cause: Lost
+    lost: tuple[LostRole, ...]
+
+
+@dataclass(frozen=True)
+class NewGroup:
+    """End all roles, and restart from the last checkpoint with `world` trainers."""
+
+    cause: LostRole
     world: int
 
 
-Verdict = End | Restart | GoOn | Reform
+Decision = End | Restart | Continue | NewGroup
 
 
-def cause_of(lost: Sequence[Lost]) -> Lost:
-    """Who failed first, as far as can be told. Survivors of a lost peer end too, with a code of their own."""
+def cause_of(lost: Sequence[LostRole]) -> LostRole:
+    """The role that most likely failed first. Survivors of a lost worker exit too, with EXIT_REFORM."""
 
-    def rank(one: Lost) -> int:
-        if one.code is None:
+    def priority(role: LostRole) -> int:
+        if role.code is None:
             return 0
-        return 1 if one.code < 0 else 3 if one.code == EXIT_REFORM else 2
+        return 1 if role.code < 0 else 3 if role.code == EXIT_REFORM else 2
 
-    return min(lost, key=rank)
+    return min(lost, key=priority)
 
 
 class Policy:
-    """Counts restarts. `forgiving` jobs (async, ssp) can do without a trainer; the others take every step together."""
+    """Decides, and counts restarts.
 
-    def __init__(self, *, forgiving: bool, max_restarts: int | None = None, min_workers: int | None = None) -> None:
-        self._forgiving = forgiving
-        self._left = (FORGIVEN if forgiving else 0) if max_restarts is None else max_restarts
-        self._may_reform = max_restarts is not None or min_workers is not None
+    Trainers of `independent` jobs (async, ssp) do not need one another; those of other jobs take every step together.
+    """
+
+    def __init__(self, *, independent: bool, max_restarts: int | None = None, min_workers: int | None = None) -> None:
+        self._independent = independent
+        self._restarts_left = (DEFAULT_RESTARTS if independent else 0) if max_restarts is None else max_restarts
+        self._elastic = max_restarts is not None or min_workers is not None
         self._min_workers = min_workers
-        self._evaluators_left = FORGIVEN
-        self._data_left = FORGIVEN
-
-    def _judge_data(self, lost: Sequence[Lost]) -> Verdict:
-        """Data servers hold nothing that could be lost. Those whose host is gone cannot come back to their address."""
-        gone = tuple(one for one in lost if one.code is None)
-        if gone or self._data_left < len(lost):
-            return GoOn(gone or tuple(lost))
-        self._data_left -= len(lost)
-        return Restart(tuple(lost))
-
-    def _judge_evaluator(self, lost: Sequence[Lost]) -> Verdict:
-        """Nobody waits for an evaluator before the end, and the run's files are its memory."""
-        self._evaluators_left -= 1
-        return Restart(tuple(lost)) if self._evaluators_left >= 0 else End(lost[0])
+        self._evaluator_restarts_left = DEFAULT_RESTARTS
+        self._data_restarts_left = DEFAULT_RESTARTS
 
     @property
     def elastic(self) -> bool:
-        """Whether survivors of a loss save where they stand, for the job formed anew or for the user's --resume."""
-        return self._may_reform
+        """Whether survivors of a lost worker save a checkpoint, for a new group or for the user's --resume."""
+        return self._elastic
 
-    def judge(self, lost: Sequence[Lost], world: int, room: int | None) -> Verdict:
-        """`world` trainers there were; the hosts that are left have `room` for so many (None: for any number)."""
+    def decide(self, lost: Sequence[LostRole], world: int, capacity: int | None) -> Decision:
+        """`world` is the number of trainers before the loss; `capacity` what the remaining hosts take (None: any)."""
         cause = cause_of(lost)
-        if cause.code == EXIT_USER:  # a mistake in the settings or the data would only be repeated
+        if cause.code == EXIT_USER:  # an error in settings or data: a restart would repeat it
             return End(cause)
-        rest = [one for one in lost if one.kind not in ("data", "evaluator")]
-        evaluators = [one for one in lost if one.kind == "evaluator"]
+        rest = [role for role in lost if role.kind not in ("data", "evaluator")]
+        evaluators = [role for role in lost if role.kind == "evaluator"]
         if not rest:
-            return self._judge_evaluator(evaluators) if evaluators else self._judge_data(lost)
+            return self._decide_evaluator(evaluators) if evaluators else self._decide_data(lost)
         lost, cause = rest, cause_of(rest)
         # Survivors that left by themselves are not lost: they come back.
-        gone = [one for one in lost if one.code != EXIT_REFORM]
-        trainers = [one for one in gone if one.kind == "trainer"]
-        if self._forgiving and len(trainers) == len(lost) and all(one.rank > 0 for one in trainers):
-            if self._left >= len(trainers):
-                self._left -= len(trainers)
-                return Restart(tuple(trainers))
-            if self._min_workers is not None and world - len(trainers) >= self._min_workers:
-                return GoOn(tuple(trainers))
+        failed = [role for role in lost if role.code != EXIT_REFORM]
+        trainers = [role for role in failed if role.kind == "trainer"]
+        if self._independent and len(trainers) == len(lost) and all(role.rank > 0 for role in trainers):
+            return self._decide_independent(cause, trainers, world)
+        if not self._elastic:
             return End(cause)
-        if not self._may_reform:
-            return End(cause)
-        possible = world if room is None else min(world, room)
-        if self._left > 0 and (possible == world or (self._min_workers is not None and possible >= self._min_workers)):
-            self._left -= 1
-            return Reform(cause, possible)
+        possible = world if capacity is None else min(world, capacity)
+        enough = self._min_workers is not None and possible >= self._min_workers
+        if self._restarts_left > 0 and (possible == world or enough):
+            self._restarts_left -= 1
+            return NewGroup(cause, possible)
         remaining = min(possible, world - len(trainers))
-        if self._left == 0 and self._min_workers is not None and remaining >= self._min_workers and trainers:
-            return Reform(cause, remaining)
+        enough = self._min_workers is not None and remaining >= self._min_workers
+        if self._restarts_left == 0 and enough and trainers:
+            return NewGroup(cause, remaining)
         return End(cause)
+
+    def _decide_independent(self, cause: LostRole, trainers: Sequence[LostRole], world: int) -> Decision:
+        if self._restarts_left >= len(trainers):
+            self._restarts_left -= len(trainers)
+            return Restart(tuple(trainers))
+        if self._min_workers is not None and world - len(trainers) >= self._min_workers:
+            return Continue(tuple(trainers))
+        return End(cause)
+
+    def _decide_data(self, lost: Sequence[LostRole]) -> Decision:
+        """Data servers have no state to lose. One whose host is gone cannot come back to its address."""
+        gone = tuple(role for role in lost if role.code is None)
+        if gone or self._data_restarts_left < len(lost):
+            return Continue(gone or tuple(lost))
+        self._data_restarts_left -= len(lost)
+        return Restart(tuple(lost))
+
+    def _decide_evaluator(self, lost: Sequence[LostRole]) -> Decision:
+        """An evaluator's state is in the run's files, so it can restart at any time."""
+        self._evaluator_restarts_left -= 1
+        return Restart(tuple(lost)) if self._evaluator_restarts_left >= 0 else End(lost[0])

@@ -1,4 +1,4 @@
-"""The keeper of one host's roles: starts them, passes on what they print, ends them and all that they started."""
+"""Processes of one host: starts roles, forwards their output, and ends them with every process that they started."""
 
 import asyncio
 import codecs
@@ -12,37 +12,37 @@ from dataclasses import dataclass, field
 from phalanx.launch.messages import CHUNK_BYTES, GRACE_S, Message
 from phalanx.machine.processes import MARK, readable_pipe, signal_group, signal_marked
 
-_DRAIN_S = 1.0  # for the last words of a role whose grandchildren still hold its output open
+_DRAIN_S = 1.0  # for the last output of a role, if its child processes still hold its pipes open
 
 
 @dataclass
 class ManagedProcess:
-    """A role that was started."""
+    """The process of a role."""
 
     name: str
     process: Process
     mark: str
-    lifeline: int  # this process's end of its standard input
+    lifeline: int  # our end of its standard input
     watching: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
 
 class ProcessManager:
-    """`say` takes what there is to report: started, out, exit."""
+    """Sends events about its processes: started, output, exit."""
 
-    def __init__(self, say: Callable[[Message], None]) -> None:
-        self._say = say
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        self._send = send
         self._token = secrets.token_hex(8)
-        self._kept: dict[str, ManagedProcess] = {}
+        self._running: dict[str, ManagedProcess] = {}
 
     async def start(
-        self, name: str, argv: Sequence[str], variables: Mapping[str, str], cwd: str | None, *, shown: bool
+        self, name: str, argv: Sequence[str], variables: Mapping[str, str], cwd: str | None, *, terminal: bool
     ) -> None:
-        """One process, the leader of a session of its own. With `shown` it writes to our own screen itself.
+        """Start a role in a session of its own. With `terminal` it writes to our terminal directly.
 
-        Its standard input is a lifeline: when this process dies, however it dies, the pipe ends and the role with it.
+        Its standard input is a lifeline: when this process dies, even by SIGKILL, the pipe ends and the role too.
         """
-        mark = f"{self._token}/{name}/"  # a mark is known by how it begins: trainer-1 is not trainer-10
-        pipes = {} if shown else {stream: await readable_pipe() for stream in ("out", "err")}
+        mark = f"{self._token}/{name}/"  # marks are compared by prefix: the slash tells trainer-1 from trainer-10
+        pipes = {} if terminal else {stream: await readable_pipe() for stream in ("out", "err")}
         lifeline, held = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -52,68 +52,70 @@ class ProcessManager:
                 stderr=pipes["err"][1] if pipes else None,
                 env={**os.environ, **variables, "PHALANX_LIFELINE": "stdin", MARK: mark},
                 cwd=cwd,
-                start_new_session=True,  # a Ctrl-C reaches the launcher alone, which passes it on once
+                start_new_session=True,  # Ctrl-C reaches the launcher only, which forwards it once
             )
         except OSError as error:
             os.close(held)
-            self._say({"say": "exit", "role": name, "code": 127, "why": f"{argv[0]}: {error.strerror or error}"})
+            self._send({"event": "exit", "role": name, "code": 127, "why": f"{argv[0]}: {error.strerror or error}"})
             return
         finally:
-            for descriptor in (lifeline, *(writing for _, writing in pipes.values())):
+            for descriptor in (lifeline, *(write_end for _, write_end in pipes.values())):
                 os.close(descriptor)
-        kept = self._kept[name] = ManagedProcess(name, process, mark, held)
-        self._say({"say": "started", "role": name, "pid": process.pid})
+        managed = self._running[name] = ManagedProcess(name, process, mark, held)
+        self._send({"event": "started", "role": name, "pid": process.pid})
         readers = {stream: reader for stream, (reader, _) in pipes.items()}
-        kept.watching = asyncio.create_task(self._watch(kept, readers))
+        managed.watching = asyncio.create_task(self._watch(managed, readers))
 
     def signal(self, names: Sequence[str], number: int) -> None:
         for name in names:
-            if name in self._kept:
-                signal_group(self._kept[name].process.pid, number)
+            if name in self._running:
+                signal_group(self._running[name].process.pid, number)
 
     async def end(self, names: Sequence[str] | None = None, grace_s: float = GRACE_S) -> None:
-        """TERM, a grace, KILL: nothing of these roles (by default of all) is alive when this returns."""
-        ending = [self._kept[name] for name in list(self._kept) if names is None or name in names]
-        for kept in ending:
-            signal_group(kept.process.pid, signal.SIGTERM)
-        watching = [kept.watching for kept in ending if kept.watching is not None]
+        """SIGTERM, wait, SIGKILL. None of these roles (default: all) is alive when this returns."""
+        ending = [self._running[name] for name in list(self._running) if names is None or name in names]
+        for managed in ending:
+            signal_group(managed.process.pid, signal.SIGTERM)
+        watching = [managed.watching for managed in ending if managed.watching is not None]
         if watching:
             _, late = await asyncio.wait(watching, timeout=grace_s)
             if late:
-                for kept in ending:
-                    if not kept.watching or not kept.watching.done():
-                        signal_marked(kept.mark)
-                        signal_group(kept.process.pid, signal.SIGKILL)
+                for managed in ending:
+                    if not managed.watching or not managed.watching.done():
+                        signal_marked(managed.mark)
+                        signal_group(managed.process.pid, signal.SIGKILL)
                 await asyncio.wait(watching)
         if names is None:
             while signal_marked(f"{self._token}/"):
                 await asyncio.sleep(0.02)
 
-    async def _watch(self, kept: ManagedProcess, streams: Mapping[str, asyncio.StreamReader]) -> None:
-        process = kept.process
-        pumps = [asyncio.create_task(self._pump(kept.name, stream, reader)) for stream, reader in streams.items()]
+    async def _watch(self, managed: ManagedProcess, streams: Mapping[str, asyncio.StreamReader]) -> None:
+        process = managed.process
+        forwarding = [
+            asyncio.create_task(self._forward(managed.name, stream, reader)) for stream, reader in streams.items()
+        ]
         code = await process.wait()
-        os.close(kept.lifeline)
-        signal_group(process.pid, signal.SIGKILL)  # what it left in its group
-        while signal_marked(kept.mark):  # and what left its group
+        os.close(managed.lifeline)
+        signal_group(process.pid, signal.SIGKILL)  # children in its group
+        while signal_marked(managed.mark):  # children that left its group
             await asyncio.sleep(0.02)
-        if pumps:
-            _, late = await asyncio.wait(pumps, timeout=_DRAIN_S)
-            for pump in late:
-                pump.cancel()
-        if self._kept.get(kept.name) is kept:
-            del self._kept[kept.name]
-        self._say({"say": "exit", "role": kept.name, "code": code})
+        if forwarding:
+            _, late = await asyncio.wait(forwarding, timeout=_DRAIN_S)
+            for task in late:
+                task.cancel()
+        if self._running.get(managed.name) is managed:
+            del self._running[managed.name]
+        self._send({"event": "exit", "role": managed.name, "code": code})
 
-    async def _pump(self, name: str, stream: str, reader: asyncio.StreamReader) -> None:
+    async def _forward(self, name: str, stream: str, reader: asyncio.StreamReader) -> None:
         decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
         while chunk := await reader.read(CHUNK_BYTES):
             text = decode(chunk)
             if text:
-                self._say({"say": "out", "role": name, "stream": stream, "text": text})
+                self._send({"event": "output", "role": name, "stream": stream, "text": text})
 
     async def run_shell(self, command: str, cwd: str | None) -> tuple[int, str]:
-        """A command of the user's for this host's shell, to its end: its exit code and what it printed."""
+        """Run a shell command of the user to its end. Returns its exit code and its output."""
         process = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", command),
             stdin=DEVNULL,

@@ -1,4 +1,4 @@
-"""RUN/job.json: who conducts a job, where its roles are and how they stand. `status`, `stop` and `logs` read it."""
+"""RUN/job.json: the supervisor of a job, and the host and state of each role. `status`, `stop` and `logs` read it."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from phalanx.launch.agent import RECORD
 from phalanx.machine.processes import start_time
 from phalanx.runs.folder import RUNS, write_run_file
 
-ASKED = "phalanx stop"  # the cause of a job's end that a person asked for
+STOPPED_BY_USER = "phalanx stop"  # the cause of a job that a user stopped
 
 
 @dataclass
 class RoleRecord:
-    """One role. `heard` is when its host last answered or it last printed (seconds since 1970)."""
+    """One role. `heard` is the time of its last output, or of its host's last answer (seconds since 1970)."""
 
     name: str
     host: str
@@ -34,7 +34,7 @@ class RoleRecord:
 
 @dataclass
 class JobRecord:
-    """The job. The pid and its start time together name the conductor, even after the pid was given to another."""
+    """The job. Its supervisor is identified by pid and start time, since pids are used again."""
 
     id: str
     command: str
@@ -44,8 +44,8 @@ class JobRecord:
     state: str = "starting"  # then running, ended
     exit_code: int | None = None
     cause: str = ""
-    logs: str = ""  # the folder of the roles' logs, where it is another than the run's own
-    run_on: str = ""  # HOST:FOLDER where the run's folder is another than this one
+    logs: str = ""  # the folder of the roles' logs, if not in the run folder
+    run_on: str = ""  # HOST:FOLDER, if the run folder is on another host
     began: float = field(default_factory=time.time)
     ended: float | None = None
     host: str = field(default_factory=platform.node)
@@ -54,14 +54,14 @@ class JobRecord:
     roles: list[RoleRecord] = field(default_factory=list)
 
     def write(self) -> None:
-        write_run_file(Path(self.run) / RECORD, json.dumps(self.told(), indent=1) + "\n")
+        write_run_file(Path(self.run) / RECORD, json.dumps(self.to_data(), indent=1) + "\n")
 
-    def told(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
-    def conducted(self) -> bool:
-        """Whether its conductor lives, as far as can be seen from this host."""
+    def supervised(self) -> bool:
+        """Whether its supervisor is alive, as far as this host can tell."""
         if self.state == "ended" or self.host != platform.node():
             return False
         return start_time(self.pid) == self.pid_start if self.pid_start is not None else _exists(self.pid)
@@ -75,43 +75,43 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def read_record(told: dict[str, Any]) -> JobRecord:
-    return JobRecord(**{**told, "roles": [RoleRecord(**role) for role in told["roles"]]})
+def record_from_data(data: dict[str, Any]) -> JobRecord:
+    return JobRecord(**{**data, "roles": [RoleRecord(**role) for role in data["roles"]]})
 
 
 def load_record(run: Path) -> JobRecord:
-    """The record of a run that a user names."""
+    """The record of a run folder."""
     path = run / RECORD
     try:
-        return read_record(json.loads(path.read_text(encoding="utf-8")))
+        return record_from_data(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise UserError(
             f"{run} has no job",
             why=f"there is no {RECORD} in it" if run.is_dir() else "there is no such folder",
-            remedy="give the folder of a run that was started with phalanx launch, or with several workers",
+            remedy="name the folder of a run that phalanx launch started, or that has several workers",
         ) from error
     except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} cannot be read", why=str(error), remedy="it was changed or damaged") from error
+        raise UserError(f"{path} cannot be read", why=str(error), remedy="the file was edited or damaged") from error
 
 
 def find_record(run: Path | None, *, running: bool) -> JobRecord:
-    """The job of a run; without one the latest under runs/, or, where it must run, the only one that does."""
+    """The job of a run folder. Default: the latest under runs/, or with `running` the only one that runs."""
     if run is not None:
         return load_record(run)
     paths = sorted(RUNS.glob(f"*/{RECORD}"), key=lambda path: path.stat().st_mtime, reverse=True)
     found = [load_record(path.parent) for path in paths]
     if running:
-        found = [record for record in found if record.conducted]
+        found = [record for record in found if record.supervised]
     if not found:
         raise UserError(
             "there is no job here" + (" that is running" if running else ""),
             why=f"no {RUNS}/*/{RECORD} in {Path.cwd()}" + (" belongs to a live launcher" if running else ""),
-            remedy="name the run's folder",
+            remedy="name the run folder",
         )
     if running and len(found) > 1:
         raise UserError(
             f"{len(found)} jobs are running here",
             why=", ".join(record.run for record in found),
-            remedy="name the one that is meant",
+            remedy="name one of these folders",
         )
     return found[0]

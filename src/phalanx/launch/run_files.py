@@ -1,4 +1,4 @@
-"""Files of a run's folder on a host: what an agent, or the launching host itself, reads and writes there."""
+"""Files of a run folder, as an agent or the launching host reads and writes them."""
 
 import base64
 import os
@@ -13,7 +13,7 @@ from phalanx.runs.checkpoint import FOLDER, MANIFEST, latest_path, path_of, veri
 from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE
 from phalanx.runs.rewind import find_step
 
-PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 CONFIG = "config.yaml"
 CODE = FOLDER_OF_CODE  # the user's own code
 NEEDED = (CONFIG, EVENTS_FILE, EVALUATOR_EVENTS_FILE)  # besides a checkpoint, to go on with a run
@@ -21,43 +21,43 @@ SMALL = (*NEEDED, "log.txt", "summary.json", "curves.png", "curves.svg", "quaran
 
 
 def refuse_taken(run: Path) -> None:
-    """A folder that holds a run is not to get another."""
+    """Refuse a folder that holds a run already."""
     if (run / EVENTS_FILE).exists():
         raise UserError(
             f"{run} holds a run already",
-            why="two runs in one folder could not be told apart",
-            remedy="go on with --resume, or choose another --out",
+            why="a folder holds one run",
+            remedy="continue it with --resume, or choose another --out",
         )
 
 
-def mark(run: Path, name: str, how: str) -> bool:
-    """Whether a folder has a mark; `make` puts one there, `drop` takes it away, `look` only looks.
+def marker(run: Path, name: str, action: str) -> bool:
+    """ "create", "remove" or "check" a marker file. Returns whether it exists.
 
-    A name that nobody has looked for before is the one thing that a copy of a folder, or a cache of a shared disk,
-    cannot have.
+    Two hosts share a disk if one sees the other's marker. Its name is new and random: neither a copy of the folder nor
+    a cache of the shared disk can have it.
     """
     path = run / f".{name}"
-    if how == "make":
+    if action == "create":
         path.touch()
-    if how == "drop":
+    if action == "remove":
         path.unlink(missing_ok=True)
     return path.exists()
 
 
 class Saved(NamedTuple):
-    """A checkpoint: its files, as names within the run's folder, and what its manifest says of their content."""
+    """A checkpoint: its files, relative to the run folder, and the text of its manifest."""
 
     files: list[str]
     manifest: str
 
     @property
     def step(self) -> str:
-        """The folder that they are in, which names the step; empty where there is no checkpoint."""
+        """The folder of its files, which names the step; empty if there is no checkpoint."""
         return self.files[0].rpartition("/")[0] if self.files else ""
 
 
 def saved_checkpoint(run: Path, step: int | None) -> Saved:
-    """The checkpoint of a step, or the newest; without files where there is none."""
+    """The checkpoint of a step, or the newest; without files if there is none."""
     path = latest_path(run / FOLDER) if step is None else path_of(run / FOLDER, step)
     if path is None or not path.is_dir():
         return Saved([], "")
@@ -67,32 +67,31 @@ def saved_checkpoint(run: Path, step: int | None) -> Saved:
 
 
 def verify_step(run: Path, step: int) -> None:
-    """Refuse to go on from a checkpoint that is not here, or not whole."""
+    """Refuse a checkpoint that is missing or damaged."""
     verify(find_step(run / FOLDER, step))
 
 
-def read_piece(run: Path, name: str, offset: int) -> str | None:
-    """A piece of a file, in base 64: empty at its end, None where there is no such file."""
+def read_chunk(run: Path, name: str, offset: int) -> str | None:
+    """A chunk of a file in base 64: empty at the end of the file, None if there is no such file."""
     try:
         with (run / name).open("rb") as file:
             file.seek(offset)
-            return base64.b64encode(file.read(PIECE_BYTES)).decode()
+            return base64.b64encode(file.read(CHUNK_BYTES)).decode()
     except FileNotFoundError:
         return None
 
 
-def write_piece(run: Path, name: str, offset: int, piece: str) -> None:
-    """Take a piece of a file; the last one is empty and moves it into place. A file that has grown is replaced.
+def write_chunk(run: Path, name: str, offset: int, chunk: str) -> None:
+    """Write a chunk of a file. The last chunk is empty and moves the file into place.
 
-    A piece arrives with each message, so the unfinished file has a name that the next call finds, and not a random one
-    as in `write_atomically`.
+    Each message has one chunk, so the unfinished file has a fixed name, unlike in `write_atomically`.
     """
     path = run / name
     part = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{PART}")
     if offset == 0:
         path.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(b"")
-    content = base64.b64decode(piece)
+    content = base64.b64decode(chunk)
     if content:
         with part.open("ab") as file:
             file.write(content)

@@ -1,4 +1,4 @@
-"""What the launching terminal shows: the launcher's own words, and roles' lines with their name and host in front."""
+"""The launching terminal: the launcher's own messages, and lines of roles with their name and host in front."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,23 +12,24 @@ from phalanx.observe.tables import print_line
 
 
 class Screen:
-    """The first trainer's output and everybody's errors are shown, each on the stream where it belongs.
+    """Shows the first trainer's output and all roles' errors, each on the stream that it came from.
 
-    With `quiet`, where the first trainer has the terminal to itself, no lines are, and only what goes wrong is said.
+    With `quiet`, the first trainer writes to the terminal itself: then only warnings are shown.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
 
-    def say(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Show a message, also with `quiet`."""
         self._console.print(Text(text), soft_wrap=True)
 
-    def tell(self, text: str) -> None:
-        """What is good to know when hosts are many."""
+    def info(self, text: str) -> None:
+        """Show a message, unless `quiet`."""
         if not self._quiet:
-            self.say(text)
+            self.warn(text)
 
-    def line(self, role: str, host: str, stream: str, text: str) -> None:
+    def role_line(self, role: str, host: str, stream: str, text: str) -> None:
         if not self._quiet and (role == "trainer-0" or stream == "err"):
             out = Console(file=sys.stdout) if stream == "out" else self._console
             print_line(out, f"{role}@{host} | {text}")

@@ -13,8 +13,8 @@
 #include "resample.h"
 
 enum {
-    MOST_COMPONENTS = 3,
-    MOST_SAMPLES = 1 << 22, /* of a component that are kept; of more than that, libjpeg keeps only a few rows */
+    MAX_COMPONENTS = 3,
+    MAX_SAMPLES = 1 << 22, /* of a component that are kept; of more than that, libjpeg keeps only a few rows */
     EDGE = 32,              /* bytes to spare on either side of a row */
 };
 
@@ -31,7 +31,7 @@ struct baseline {
     int height, width, num_components, interval; /* MCUs between restart markers; 0: there are none */
     int is_jfif, adobe;                          /* `adobe`: its colour transform, -1: it says nothing */
     int has_table[4], has_dc[2], has_ac[2];
-    struct component components[MOST_COMPONENTS];
+    struct component components[MAX_COMPONENTS];
     const uint8_t *scan; /* in the file */
     size_t scan_bytes;
     uint8_t *clean; /* the scan without stuffing, and PADDING */
@@ -181,7 +181,7 @@ static int make_plane(struct baseline *b, struct component *c, int from, int to,
 
 struct reading {
     struct bits bits;
-    int last[MOST_COMPONENTS];
+    int last[MAX_COMPONENTS];
     int number, left; /* of the interval between restart markers, and MCUs left in it */
     size_t end;       /* of the interval in `clean` */
 };
@@ -280,7 +280,7 @@ static int read_planes(struct baseline *b, int wanted, int mcus_across, int from
     return is_within(&r, b);
 }
 
-/* Repeats the samples at the ends of each row: what is beyond them is asked for. */
+/* Repeats the samples at the ends of each row: the filter reads beyond them. */
 static void mend_edges(struct component *c, int rows, int samples) {
     int end = c->width - c->left < samples ? c->width - c->left : samples;
     for (int y = 0; y < rows; y++) {
@@ -380,7 +380,7 @@ static int decode_baseline(struct baseline *b, const uint8_t *data, size_t bytes
     rows(r, &first, &last);
     columns(r, &from, &to);
     if (b->num_components < wanted || first >= last || from >= to) return 0; /* a view may see nothing but padding */
-    if ((int64_t)(last - first) * (to - from) > MOST_SAMPLES) return 0;
+    if ((int64_t)(last - first) * (to - from) > MAX_SAMPLES) return 0;
     if (!unstuff(b, b->interval ? (mcus + b->interval - 1) / b->interval : 1)) return 0;
     /* With one sample more of each colour on every side. */
     int first_mcu = first < 2 ? 0 : (first - 2) / height, last_mcu = (last + 1) / height + 1;
@@ -405,7 +405,7 @@ static int read_baseline(const uint8_t *data, size_t bytes, struct resizer *r) {
     if (!b) return 0;
     memset(b, 0, offsetof(struct baseline, tables));
     int made = decode_baseline(b, data, bytes, r);
-    for (int i = 0; i < MOST_COMPONENTS; i++) free(b->components[i].memory);
+    for (int i = 0; i < MAX_COMPONENTS; i++) free(b->components[i].memory);
     free(b->clean);
     free(b->restarts);
     free(b);

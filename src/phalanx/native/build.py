@@ -1,7 +1,7 @@
-"""Compile a C or C++ source of this folder once per machine, and load it; or say what has to do instead, and why.
+"""Compiles a C or C++ source of this folder once per machine, and loads it; or says why a fallback is used.
 
-A library is kept in the user's cache folder under a name made of its source and the headers here, its compiler and
-flags, and the CPU it was compiled for: an edited source or another machine with the same home folder gets its own.
+A library is cached in the user's cache folder. Its name depends on its source and the headers here, the compiler and
+its flags, and the CPU: an edited source, or another machine with the same home folder, gets its own.
 Several processes may start at once: each compiles in a folder of its own and renames the library to its name in the
 cache. The last one wins, with the same content.
 """
@@ -25,8 +25,8 @@ from phalanx.native.features import compiler_architecture
 # twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.
 FLAGS = ("-O3", "-fno-trapping-math", "-ffp-contract=off", "-fPIC")
 LIBRARIES = ("-lm",)
-# A step's arithmetic may round once where it multiplies and adds, and shares threads with PyTorch: compiled for OpenMP
-# but linked without it, it takes its functions from the library that PyTorch has loaded, and there is no second team.
+# Code of a training step may use fused multiply-add, and shares PyTorch's threads: it is compiled for OpenMP but linked
+# without it, so it uses the OpenMP library that PyTorch has loaded, and starts no second team of threads.
 PARALLEL = ("-ffp-contract=fast", "-fopenmp")
 PARALLEL_SOURCES = ("norm", "winograd")
 COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
@@ -47,7 +47,7 @@ class _NotBuilt(Exception):
 
 
 def load_library(name: str) -> ctypes.CDLL | None:
-    """The library made from `name.c` or `name.cpp`; None where it cannot be compiled, and `native_status` says why.
+    """The library of `name.c` or `name.cpp`; None if it cannot be compiled, and `native_status` says why.
 
     Functions called through it run without Python's lock.
     """
@@ -55,7 +55,7 @@ def load_library(name: str) -> ctypes.CDLL | None:
 
 
 def native_status() -> str:
-    """What happened to each library that was asked for so far, for a line that a user reads."""
+    """The state of each library that was used so far, as text for users."""
     reasons = [f"{name}: {library.reason}" for name, library in sorted(_found.items())]
     return "; ".join(reasons) or "no native code was needed so far"
 
@@ -65,9 +65,9 @@ _found: dict[str, Library] = {}
 
 @functools.cache
 def find_library(name: str, instead: str = "PyTorch") -> Library:
-    """Load a library, compiling it if need be. The answer does not change while the process lives.
+    """Load a library, compiling it if need be. Cached for the life of the process.
 
-    `instead` is what does its work where there is none.
+    `instead` names the fallback.
     """
     library = _find(_source(name), instead)
     _found[name] = library
@@ -75,7 +75,7 @@ def find_library(name: str, instead: str = "PyTorch") -> Library:
 
 
 def cache_folder() -> Path:
-    """Where compiled libraries are kept."""
+    """The cache folder of compiled libraries."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "phalanx" / "native"
 
@@ -99,13 +99,13 @@ def _find(source: Path, instead: str) -> Library:
             _build(source, command, target)
         try:
             handle = ctypes.CDLL(str(target))
-        except OSError:  # a crash of the machine may have left half a file behind
+        except OSError:  # a crash of the machine may have left a damaged file
             _build(source, command, target)
             handle = ctypes.CDLL(str(target))
     except _NotBuilt as error:
         return Library(None, f"{instead}, which is slower ({error})")
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
-        why = f"{error}; XDG_CACHE_HOME may name a folder for compiled code"
+        why = f"{error}; set XDG_CACHE_HOME to a folder for compiled code"
         return Library(None, f"{instead}, which is slower ({why})")
     return Library(handle, f"native ({target})")
 
@@ -121,7 +121,7 @@ def _compiler(suffix: str) -> list[str]:
 
 
 def library_key(source: Path, command: list[str]) -> str:
-    """Tells apart whatever would be compiled differently."""
+    """A key that differs wherever the compiled code would."""
     headers = (header.read_bytes() for header in sorted(source.parent.glob("*.h")))
     parts = [source.read_bytes(), *headers, "\0".join(command).encode(), _cpu().encode()]
     return hashlib.sha256(b"\0\0".join(parts)).hexdigest()[:20]

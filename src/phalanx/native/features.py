@@ -1,8 +1,8 @@
-"""Which instructions this CPU has, as far as they decide anything; PHALANX_CPU=avx2 has all code believe in another.
+"""The instruction sets of this CPU that matter here. PHALANX_CPU=avx2 makes all code assume another CPU.
 
-The variable is for tests and for repeating another machine's run. Where it hides what the CPU has, PyTorch's libraries
-and our compiled code are held to it too, so that the numbers are those of such a machine. Where it claims what the CPU
-lacks, only choices follow: the work is done by slower instructions.
+The variable is for tests and for repeating another machine's run. If it names a lower level than the CPU has, PyTorch's
+libraries and our compiled code are limited to it too, so that results are those of such a machine. If it names a higher
+one, only our choices change: slower instructions do the work.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from phalanx.errors import UserError, nearest
 
 SWITCH = "PHALANX_CPU"
-# By level: the features that count, by the names that users see.
+# The features of each level, by the names that users see.
 LEVELS: dict[str, tuple[str, ...]] = {
     "avx2": ("AVX2",),
     "avx512": ("AVX2", "AVX512"),
@@ -22,14 +22,14 @@ LEVELS: dict[str, tuple[str, ...]] = {
 }
 FEATURES = ("AVX2", "AVX512", "AVX512-BF16", "AMX", "ARM-BF16")
 NATIVE_BF16 = ("AMX", "AVX512-BF16")  # with these, bf16 is faster than fp32; ARM's has not been measured
-# How PyTorch's kernels, oneDNN and MKL are held to a level, and the compiler that makes our own code.
+# How PyTorch's kernels, oneDNN, MKL and our compiler are limited to a level.
 _LIBRARIES = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
     "avx512-bf16": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
 }
 _ARCHITECTURES = {"avx2": "x86-64-v3", "avx512": "x86-64-v4", "avx512-bf16": "x86-64-v4"}
-# What /proc/cpuinfo calls them; all flags of a row are needed.
+# Their flags in /proc/cpuinfo; all flags of a row are needed.
 _FLAGS = {
     "AVX2": {"avx2", "fma"},
     "AVX512": {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
@@ -40,29 +40,31 @@ _FLAGS = {
 
 
 def cpu_features() -> tuple[str, ...]:
-    """Those of FEATURES that are there, or that PHALANX_CPU says are."""
+    """Those of FEATURES that the CPU has, or that PHALANX_CPU implies."""
     level = believed_level()
     return real_features() if level is None else LEVELS[level]
 
 
 def believed_level() -> str | None:
-    """What PHALANX_CPU names; None where it is not set."""
+    """The level in PHALANX_CPU; None if it is not set."""
     level = os.environ.get(SWITCH, "").lower()
     if not level:
         return None
     if level not in LEVELS:
-        raise UserError(f"{SWITCH}={level} is no kind of CPU", why="unknown name", remedy=nearest(level, LEVELS))
+        raise UserError(
+            f"{SWITCH}={level} is not a known kind of CPU", why="unknown name", remedy=nearest(level, LEVELS)
+        )
     return level
 
 
 def hold_libraries_to_level() -> None:
-    """Have PyTorch's libraries do without what PHALANX_CPU hides. Comes before torch computes anything."""
+    """Limit PyTorch's libraries to PHALANX_CPU. Call it before torch computes anything."""
     for name, value in _LIBRARIES.get(_hiding_level() or "", {}).items():
         os.environ.setdefault(name, value)
 
 
 def compiler_architecture() -> str:
-    """For a compiler's -march."""
+    """The value of the compiler's -march."""
     return _ARCHITECTURES.get(_hiding_level() or "", "native")
 
 
@@ -73,16 +75,16 @@ def _hiding_level() -> str | None:
 
 
 def real_features() -> tuple[str, ...]:
-    """What the CPU itself says."""
+    """The features that the CPU itself reports."""
     flags = _cpu_flags()
     if flags is None:
         return _features_by_torch()
-    x86 = "fpu" in flags  # "bf16" is a feature of ARM's, and part of no name of x86's
+    x86 = "fpu" in flags  # "bf16" is a flag on ARM, and not one of x86
     return tuple(name for name in FEATURES if _FLAGS[name] <= flags and (name == "ARM-BF16") != x86)
 
 
 def _cpu_flags() -> set[str] | None:
-    """The first core's flags; None where there is no /proc/cpuinfo."""
+    """The first core's flags; None without /proc/cpuinfo."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

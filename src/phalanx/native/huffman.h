@@ -1,7 +1,7 @@
 /* Huffman decoding of a baseline JPEG's blocks: one look into a table gives a symbol together with its value.
  *
- * Blocks that nobody will see are passed over by another table, which tells several symbols at once and no values.
- * Nothing here copes with damage: whoever finds something wrong leaves the image to libjpeg.
+ * Blocks outside of the view are skipped with another table, which has several symbols per entry and no values.
+ * Damaged data is not handled here: on any error the image is left to libjpeg.
  */
 
 #ifndef PHALANX_HUFFMAN_H
@@ -15,8 +15,8 @@ enum {
     END = 128,           /* added to a block's position by the symbol that ends it */
     LAST = 63,           /* the position of a block's last coefficient */
     TOGETHER_UP_TO = 40, /* positions from which several symbols may be passed at once, since … */
-    MOST_BEFORE = 22,    /* … all but the last of them go no further than this, and so stay inside of the block */
-    COEFFICIENTS = 80,   /* room for a block: 64, and one behind them that takes what nobody wants */
+    MAX_BEFORE = 22,    /* … all but the last of them go no further than this, and so stay inside of the block */
+    COEFFICIENTS = 80,   /* room for a block: 64, and one behind them for values to discard */
     AT_A_TIME = 56 / LOOK, /* symbols of a look each between two refills */
     PADDING = 4096,      /* zero bytes behind the data: more than the blocks of an MCU can take */
 };
@@ -77,7 +77,7 @@ static int build_huffman(struct huffman *h, const uint8_t *counts, const uint8_t
 static void build_passes(struct huffman *h) {
     for (uint32_t look = 0; look < 1 << LOOK; look++) {
         uint32_t bits = 0, advance = 0;
-        while (advance <= MOST_BEFORE) {
+        while (advance <= MAX_BEFORE) {
             uint32_t entry = h->looks[(look << bits) & ((1 << LOOK) - 1)], more = entry & 255;
             if (!more || bits + more > LOOK) break;
             bits += more;
@@ -130,7 +130,7 @@ static const uint8_t natural[LAST + END + 17] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,
     7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46,
     53, 60, 61, 54, 47, 55, 62, 63,
-    [64 ... LAST + END + 16] = 64, /* the one that nobody wants */
+    [64 ... LAST + END + 16] = 64, /* the one to discard */
 };
 
 static inline int is_block_end(int position) { return position == LAST || position >= END; }

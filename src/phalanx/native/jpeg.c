@@ -1,8 +1,8 @@
-/* JPEGs decoded, cropped and resized in one go. src/phalanx/data/jpeg.py is its caller.
+/* JPEGs decoded, cropped and resized in one go. src/phalanx/data/decode/jpeg.py is its caller.
  *
  * Only the rows and columns that the view needs are decoded; what lies above them is passed over, and decoding stops
  * below them. Most files are decoded by baseline.h. What that refuses is left to libjpeg-turbo, which also scales while
- * it decodes; and whatever is unusual about a file to Pillow: nothing here has to say what is wrong with it.
+ * it decodes; and unusual or damaged files to Pillow, which reports errors.
  */
 
 #include <setjmp.h>
@@ -15,11 +15,11 @@
 
 enum {
     MARGIN = 8,    /* columns decoded on either side: smooth upsampling of colours looks at neighbours */
-    MOST_ROWS = 8, /* read at a time */
+    MAX_ROWS = 8, /* read at a time */
     TAIL = 65536,  /* bytes at the end of a file in which its end marker is looked for */
 };
 
-enum { LEFT_TO_PILLOW, BY_LIBRARY, BY_OURSELVES }; /* who decoded an image */
+enum { LEFT_TO_PILLOW, BY_LIBRARY, BY_OURSELVES }; /* what decoded an image */
 
 struct settings {
     int32_t size, channels, bicubic, reflect;
@@ -163,7 +163,7 @@ static struct header look(const uint8_t *data, size_t bytes, const struct settin
     return unusual;
 }
 
-/* Height and width of each image as it is to be seen, turned where that is asked for; 0 where it is left to Pillow. */
+/* Height and width of each image, upright if EXIF counts; 0 if it is left to Pillow. */
 void jpeg_sizes(int count, const uint8_t *const *data, const int64_t *bytes, const struct settings *settings,
                 int64_t *sizes) {
     for (int i = 0; i < count; i++) {
@@ -198,7 +198,7 @@ static int eighths(struct header header, struct view view, const struct settings
 
 struct work {
     struct resizer resizer;
-    uint8_t *rows[MOST_ROWS];
+    uint8_t *rows[MAX_ROWS];
     uint8_t *memory;
 };
 
@@ -214,12 +214,12 @@ static int read_rows(struct decompress *d, struct work *work) {
         jpeg.crop(d, &left, &width);
     }
     size_t stride = (size_t)width * bytes + SLACK;
-    work->memory = calloc(MOST_ROWS, stride);
+    work->memory = calloc(MAX_ROWS, stride);
     if (!work->memory) return 0;
-    for (int i = 0; i < MOST_ROWS; i++) work->rows[i] = work->memory + stride * i;
+    for (int i = 0; i < MAX_ROWS; i++) work->rows[i] = work->memory + stride * i;
     if (first > 0 && jpeg.skip(d, first) != (unsigned)first) return 0;
     for (int row = first; row < last;) {
-        int wanted = last - row < MOST_ROWS ? last - row : MOST_ROWS;
+        int wanted = last - row < MAX_ROWS ? last - row : MAX_ROWS;
         int made = jpeg.read(d, work->rows, wanted);
         if (made <= 0) return 0;
         for (int i = 0; i < made; i++) feed(&work->resizer, row + i, work->rows[i], left);
@@ -296,7 +296,7 @@ static int decode_one(const uint8_t *data, size_t bytes, struct view view, int f
     return made ? BY_LIBRARY : LEFT_TO_PILLOW;
 }
 
-/* The view (top, left, height, width) of each image → (size, size, channels), and who made it. */
+/* The view (top, left, height, width) of each image → (size, size, channels), and what decoded it. */
 void jpeg_decode(int count, const uint8_t *const *data, const int64_t *bytes, const double *views, const uint8_t *flips,
                  const struct settings *settings, uint8_t *const *out, uint8_t *made) {
     for (int i = 0; i < count; i++) {

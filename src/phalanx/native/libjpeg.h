@@ -62,7 +62,7 @@ struct decompress {
     uint8_t rest[2048];
 };
 
-/* The functions of the library, in the order in which src/phalanx/data/jpeg.py looks them up. */
+/* The functions of the library, in the order in which src/phalanx/data/decode/jpeg.py looks them up. */
 struct library {
     struct errors *(*std_error)(struct errors *);
     void (*create)(struct decompress *, int version, size_t bytes);

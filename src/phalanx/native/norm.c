@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTS = 64, LEAST_ROWS = 128, TOGETHER = 4 };
+enum { MAX_PARTS = 64, LEAST_ROWS = 128, TOGETHER = 4 };
 
 static inline int64_t parts_of(int64_t rows) {
     int64_t parts = rows / LEAST_ROWS;
-    return parts < 1 ? 1 : parts > MOST_PARTS ? MOST_PARTS : parts;
+    return parts < 1 ? 1 : parts > MAX_PARTS ? MAX_PARTS : parts;
 }
 
 /* What the parts' two sums of a channel come to. */

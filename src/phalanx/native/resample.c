@@ -1,4 +1,4 @@
-/* Boxes of images in memory, resized. src/phalanx/data/resize.py is its caller; resample.h has the arithmetic. */
+/* Boxes of images in memory, resized. src/phalanx/data/decode/resize.py is its caller; resample.h has the arithmetic. */
 
 #include "resample.h"
 

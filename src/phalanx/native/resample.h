@@ -23,7 +23,7 @@ enum {
     SLACK = 64,             /* bytes that may be read or written beyond the end of a row */
     BLOCK = 32,             /* bytes of a row that `down` works on at a time */
     TOGETHER = 4,           /* outputs that `across` works on at a time */
-    MOST_INPUTS = 1 << 24,  /* along one side, padding included: float holds every whole number up to here */
+    MAX_INPUTS = 1 << 24,  /* along one side, padding included: float holds every whole number up to here */
 };
 
 /* A box may overshoot the edge by a rounding error; that much is clipped, not padded. */
@@ -75,11 +75,11 @@ static int overhang(double pixels) { return pixels > TOLERANCE_PIXELS ? (int)cei
 
 /* 0 where the box is no box, or too far outside to be meant. */
 static int place(struct side *side, int length, double start, double extent) {
-    if (!(extent > 0 && extent < MOST_INPUTS && fabs(start) < MOST_INPUTS)) return 0;
+    if (!(extent > 0 && extent < MAX_INPUTS && fabs(start) < MAX_INPUTS)) return 0;
     side->length = length;
     side->before = overhang(-start);
     side->after = overhang(start + extent - length);
-    if ((int64_t)length + side->before + side->after > MOST_INPUTS) return 0;
+    if ((int64_t)length + side->before + side->after > MAX_INPUTS) return 0;
     double end = start + extent + side->before, whole = length + side->before + side->after;
     start += side->before;
     side->start = (float)(start > 0 ? start : 0);

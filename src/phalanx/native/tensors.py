@@ -1,4 +1,4 @@
-"""Calling native code with tensors: it gets addresses and sizes, and the number of threads that PyTorch has."""
+"""Calls native code with tensors: passes addresses, sizes, and PyTorch's number of threads."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from phalanx.native.build import load_library
 
-KINDS = {torch.float32: "f32", torch.bfloat16: "bf16"}  # how a function for such values ends
+KINDS = {torch.float32: "f32", torch.bfloat16: "bf16"}  # suffix of the functions for each dtype
 
 
 def address(tensor: Tensor | None) -> ctypes.c_void_p:
@@ -15,8 +15,8 @@ def address(tensor: Tensor | None) -> ctypes.c_void_p:
 
 
 def call(library: str, function: str, *arguments: object) -> None:
-    """The caller has seen that there is such a library. Its functions return 0, or -1 where there is no memory."""
+    """Call a function of a library that is known to be there. It returns 0, or -1 if there is not enough memory."""
     loaded = load_library(library)
-    assert loaded is not None, "asked for only where there is one"
+    assert loaded is not None, "callers check first that the library is there"
     if getattr(loaded, function)(*arguments, torch.get_num_threads()):
         raise MemoryError(f"no memory for {function}")

@@ -1,5 +1,6 @@
-"""What the person in front of the screen sees: a live bar on a terminal, plain lines anywhere else."""
+"""What the screen shows while a run trains: a progress bar and a table on a terminal, plain lines anywhere else."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,9 @@ from rich.text import Text
 from phalanx.observe.lines import LineSink, percent, sentence
 from phalanx.runs import events as ev
 from phalanx.runs.events import Event
+
+_WIDTHS = {"epoch": 6, "step": 8}  # characters of the columns in the table of evaluations
+_WIDTH = 12  # of the others: all fit into 80, with the mark of the best
 
 
 @dataclass(frozen=True)
@@ -52,39 +56,65 @@ class PlainDisplay(LineSink):
 
 
 class LiveDisplay:
-    """A bar per epoch with loss, accuracy, speed and the time that the whole run still needs."""
+    """A progress bar, and above it a table with a row for each evaluation."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            TextColumn("{task.description}", style="bold"),
+            BarColumn(bar_width=14),
             TextColumn("{task.fields[numbers]}"),
-            TextColumn("run ends in"),
+            TextColumn("eta", style="dim"),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
             transient=True,
         )
         self._task: TaskID | None = None
+        self._last: Tick | None = None
+        self._has_titles = False
 
     def take(self, event: Event) -> None:
         if isinstance(event, ev.Step | ev.Epoch | ev.DataService):
             return  # the bar shows these
-        text = sentence(event)
-        if text is None:
+        if isinstance(event, ev.Eval):
+            self._evaluated(event)
             return
-        style = "bold" if isinstance(event, ev.Eval) and event.best else ""
-        self._console.print(Text(text, style=style))
+        text = sentence(event)
+        if text is not None:
+            self._console.print(Text(text, style="yellow" if isinstance(event, ev.BadImage | ev.Stop) else ""))
+
+    def _evaluated(self, event: ev.Eval) -> None:
+        # With an evaluator, training has gone on since the step that was evaluated.
+        now = self._last if self._last is not None and self._last.step == event.step else None
+        cells = {
+            "epoch": f"{event.epoch:.4g}",
+            "step": f"{event.step:,}",
+            "train loss": f"{now.loss:.4f}" if now else "-",
+            "train top-1": percent(now.top1) if now else "-",
+            "val loss": f"{event.loss:.4f}",
+            "val top-1": percent(event.top1),
+            **({f"val top-{event.k}": percent(event.topk)} if event.k > 1 else {}),
+        }
+        if not self._has_titles:
+            self._has_titles = True
+            self._console.print(Text("".join(title.rjust(_WIDTHS.get(title, _WIDTH)) for title in cells), style="dim"))
+        row = "".join(cell.rjust(_WIDTHS.get(title, _WIDTH)) for title, cell in cells.items())
+        self._console.print(Text(f"{row}  best" if event.best else row, style="bold" if event.best else ""))
 
     def tick(self, tick: Tick) -> None:
         if self._task is None:
-            self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
             self._progress.start()
+        self._advance(tick)
+
+    def _advance(self, tick: Tick) -> None:
+        self._last = tick
+        if self._task is None:
+            self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
         self._progress.update(
             self._task,
             completed=tick.step,
-            description=f"epoch {tick.epoch} {tick.batch}/{tick.batches}",
-            numbers=f"loss {tick.loss:.3f}  top-1 {percent(tick.top1)}  {tick.samples_per_s:.0f} samples/s",
+            description=f"epoch {tick.epoch}/{math.ceil(tick.total_steps / tick.batches)} {tick.batch}/{tick.batches}",
+            numbers=f"loss {tick.loss:.3f}  top-1 {percent(tick.top1)}  {tick.samples_per_s:.0f} img/s",
         )
 
     def evaluating(self, done: int, total: int) -> None:
@@ -96,5 +126,9 @@ class LiveDisplay:
 
 
 def make_display(console: Console, worker: int | None = None) -> Display:
-    """`worker` is this one's rank, where there are several."""
+    """The display for a console. `worker` is the rank of this worker, if there are several."""
+    if console.is_jupyter:
+        from phalanx.observe.notebook import NotebookDisplay
+
+        return NotebookDisplay(console)
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console, worker)

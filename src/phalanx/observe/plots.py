@@ -1,15 +1,18 @@
-"""Learning curves of one or several runs in one figure, drawn from the events that runs leave behind."""
+"""Draw the learning curves of one or several runs in one figure, from their events."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from phalanx.errors import UserError
 from phalanx.observe.figures import refuse_other_endings, save_figure
 from phalanx.runs import events as ev
 from phalanx.runs.events import Record, read_events
+
+if TYPE_CHECKING:
+    from phalanx.observe.notebook_figure import NotebookFigure
 
 Axis = Literal["step", "epoch", "time"]
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
@@ -30,7 +33,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class RunCurves:
-    """What a figure shows of a run."""
+    """The curves of one run."""
 
     label: str
     train_loss: Curve
@@ -42,7 +45,7 @@ class RunCurves:
 
 
 def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
-    """The curves of a run against steps, epochs or seconds of its own clock (pauses between resumes left out)."""
+    """The curves of a run against steps, epochs or seconds of training (without pauses before a resume)."""
     records = read_events(run)
     starts = [record for record in records if record["kind"] == ev.Start.kind]
     if not starts:
@@ -90,7 +93,7 @@ def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[f
 
 
 def seconds_of_training(records: Sequence[Record]) -> list[float]:
-    """How long a run had trained at each of its events, by its own clock."""
+    """Seconds of training at each event of a run, without pauses before a resume."""
     places, elapsed, before = [], 0.0, None
     for record in records:
         if record["kind"] != ev.Start.kind and before is not None:
@@ -101,9 +104,14 @@ def seconds_of_training(records: Sequence[Record]) -> list[float]:
 
 
 def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
-    """Accuracy, loss and learning rate of the runs. A file's ending chooses PNG, SVG or PDF."""
+    """Draw the curves of the runs into files. A file's ending chooses PNG, SVG or PDF."""
     for out in outs:
         refuse_other_endings(out)
+    save_figure(curves_figure(runs, axis), *outs)
+
+
+def curves_figure(runs: list[Path], axis: Axis = "epoch") -> "NotebookFigure":
+    """Accuracy, loss and learning rate of the runs in one figure."""
     named = [read_curves(run, axis, label) for run, label in zip(runs, run_names(runs), strict=True)]
     if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
         raise NothingToDraw(
@@ -111,11 +119,11 @@ def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
             why="no step or evaluation has been reported",
             remedy="train a little longer",
         )
-    from matplotlib.figure import Figure
+    from phalanx.observe.notebook_figure import NotebookFigure
 
     names = list(dict.fromkeys(name for curves in named for name in curves.metrics))
     panels = 3 + len(names)
-    figure = Figure(figsize=(4 * panels, 3.8), layout="constrained", dpi=130)
+    figure = NotebookFigure(figsize=(4 * panels, 3.8), layout="constrained", dpi=130)
     accuracy, loss, rate, *others = figure.subplots(1, panels)
     single = len(named) == 1
     for number, curves in enumerate(named):
@@ -146,11 +154,11 @@ def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
     legend = accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
     for label in legend.get_texts():
         label.set_parse_math(False)
-    save_figure(figure, *outs)
+    return figure
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
-    """Folder names, with as much of their parents as it takes to tell them apart."""
+    """Folder names, with their parents where two are equal."""
     names = [run.resolve().name for run in runs]
     doubled = {name for name, count in Counter(names).items() if count > 1}
     return [

@@ -7,15 +7,15 @@ from rich.table import Table
 from rich.text import Text
 
 
-def print_rows(console: Console, rows: Mapping[str, str]) -> None:
-    """Names and what is to be said of each."""
+def print_rows(console: Console, rows: Mapping[str, str], *, bold: Collection[str] = ()) -> None:
+    """A name and a value per row; on a terminal, the values of the rows in `bold` stand out."""
     if not console.is_terminal:
         for name, value in rows.items():
             print_line(console, f"{name}: {value}")
         return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in rows.items():
-        table.add_row(Text(name, style="cyan"), Text(value))
+        table.add_row(Text(name, style="cyan"), Text(value, style="bold" if name in bold else ""))
     console.print(table)
 
 
@@ -46,16 +46,16 @@ def print_table(
 
 
 def tab_separated(cells: Sequence[str]) -> str:
-    """One line of a .tsv file: a tab or a line break inside of a cell becomes a space."""
+    """One line of a .tsv file: tabs and line breaks inside a cell become spaces."""
     return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells)
 
 
 def print_line(console: Console, text: str) -> None:
-    """A line exactly as it is. rich would wrap it and make spaces of its tabs."""
+    """Print a line exactly as it is. rich would wrap it and replace its tabs."""
     if not console.quiet:
         console.file.write(printable(text) + "\n")
 
 
 def printable(text: str) -> str:
-    """The text with what UTF-8 cannot carry replaced: names of files may hold any bytes."""
+    """The text, with bytes that are not UTF-8 replaced: file names may hold any bytes."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

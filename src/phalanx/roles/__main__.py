@@ -1,4 +1,4 @@
-"""`python -m phalanx.roles FILE`: one process of a job. FILE has its role and its request, as an agent wrote them."""
+"""`python -m phalanx.roles FILE`: one process of a job. FILE has its role and its request, from the agent."""
 
 import json
 import sys

@@ -1,13 +1,13 @@
-"""Who speaks where, under launchers that are not ours.
+"""Which trainers print, under launchers that are not ours.
 
-Our own launchers, and Kubernetes, keep every role's words apart, so each role speaks. Any other launcher may put all
-ranks on one screen, where the first trainer speaks for all. A rank above it speaks where its output is its own:
+Our own launchers and Kubernetes keep the output of each role separate, so each role prints. Other launchers may show
+all ranks on one terminal, where only the first trainer prints. Another rank prints if its output is its own:
 
-- a file that no other process of the job speaks in (`torchrun --redirects`, `srun --output=%t`, `> log.1` in a script);
-- what OpenMPI keeps apart with --output-filename. Unless that is told `nocopy`, mpirun's screen shows the same: there
-  each line says whose it is.
+- a file that no other process of the job prints to (`torchrun --redirects`, `srun --output=%t`, `> log.1` in a script);
+- OpenMPI's --output-filename. Without its `nocopy`, mpirun's terminal shows the same lines: there each line begins with
+  the role's name.
 
-A terminal or a pipe looks the same whoever else has it, so it counts as shared.
+A terminal or a pipe may be shared, so it counts as shared.
 """
 
 import fcntl
@@ -20,36 +20,42 @@ from rich.console import Console
 
 from phalanx.config.role import Environment, Role
 
-_APART = ("none", "phalanx", "kubernetes")  # launchers that keep words apart
+_SEPARATE = ("none", "phalanx", "kubernetes")  # launchers that keep output separate
 _OPENMPI_FILES = "OMPI_MCA_orte_output_filename"
-_PLACE = 1 << 40  # of the byte that is locked: beyond the end of any log
+_LOCK_OFFSET = 1 << 40  # of the locked byte: beyond the end of any log
 
 
 def claim(stream: TextIO) -> bool:
-    """Be the one who speaks in a file. False where another process is, or where it is no file.
+    """Lock a file for this process's output. False if another process has it, or if it is no file.
 
-    The first trainer claims before the workers meet, the others when they have: so it always has the file that it
-    writes to. The system takes a claim back when the process ends.
+    The first trainer claims before the rendezvous and the others after it, so the first always gets its file. The
+    system releases the lock when the process ends.
     """
     try:
         descriptor = stream.fileno()
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return False
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _PLACE)
-    except (OSError, ValueError):  # claimed, no descriptor, or a disk that knows no locks
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LOCK_OFFSET)
+    except (OSError, ValueError):  # claimed, no descriptor, or a disk without locks
         return False
     return True
 
 
-def may_speak(role: Role, environment: Environment = os.environ) -> bool:
-    """Whether a trainer's words are to be seen, once all workers have met."""
-    return role.rank == 0 or role.launcher in _APART or _OPENMPI_FILES in environment or claim(sys.stdout)
+def may_print(role: Role, environment: Environment = os.environ) -> bool:
+    """Whether a trainer prints, after the rendezvous."""
+    return role.rank == 0 or role.launcher in _SEPARATE or _OPENMPI_FILES in environment or claim(sys.stdout)
 
 
 def console_of(role: Role | None, environment: Environment = os.environ) -> Console:
-    """A trainer's screen; with its name before each line where others' words are on the same one."""
+    """A trainer's console; each line begins with its name if others print to the same terminal."""
     files = environment.get(_OPENMPI_FILES)
-    if role is None or role.rank == 0 or role.launcher in _APART or files is None or "nocopy" in files.split(":")[1:]:
+    if (
+        role is None
+        or role.rank == 0
+        or role.launcher in _SEPARATE
+        or files is None
+        or "nocopy" in files.split(":")[1:]
+    ):
         return Console()
     return Console(file=cast(TextIO, _Named(sys.stdout, f"{role.name} | ")))
 

@@ -1,4 +1,4 @@
-"""`phalanx serve-data`, and the data servers of a job: open the data, then make what trainers lease."""
+"""`phalanx serve-data`, and the data servers of a job: open the data, then make the batches that trainers request."""
 
 import os
 import secrets
@@ -23,7 +23,7 @@ from phalanx.net.key import key_of, read_key
 
 
 def serve_data(console: Console, config: RunConfig, bind: str, threads: int | None, key_file: Path | None) -> None:
-    """Serve until somebody presses Ctrl-C."""
+    """Serve until Ctrl-C."""
     key = key_of(os.environ) if key_file is None else own_key(key_file)
     origin = str(key_file) if key_file else "from the environment" if key else "none, so only this machine is served"
     console.print(Text(f"key: {origin}"), soft_wrap=True)
@@ -32,7 +32,7 @@ def serve_data(console: Console, config: RunConfig, bind: str, threads: int | No
 
 
 def serve_role(role: Role, config: RunConfig) -> None:
-    """Be the data server that `role` says."""
+    """Run a data server of a job."""
     threads = config.data.threads or max(1, cores() // role.local_world)
     log = role.run / "logs" / f"{role.name}.jsonl" if role.run else None
     _serve(config, role.data[role.rank], role.key, threads, log, Console())
@@ -52,16 +52,16 @@ def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | 
 
 
 def own_key(file: Path) -> str:
-    """The key in a file, which is made with a new one, for its owner's eyes only, where there is none."""
+    """The key in a file. A missing file is created with a new key, readable by its owner only."""
     try:
         if not file.exists():
-            # Where another server is faster, its key stays.
+            # If another server is faster, its key stays.
             with suppress(FileExistsError), write_atomically(file, mode=0o600, overwrite=False) as out:
                 out.write(secrets.token_hex(32).encode() + b"\n")
     except OSError as error:
         raise UserError(
-            f"the key file {file} cannot be made",
+            f"cannot create the key file {file}",
             why=error.strerror or str(error),
-            remedy="name a place that can be written to, or set PHALANX_KEY",
+            remedy="name a writable path, or set PHALANX_KEY",
         ) from error
     return read_key(file)

@@ -1,8 +1,8 @@
-"""The evaluator: a process that measures each new checkpoint of a run while training goes on, and keeps the best.
+"""The evaluator: a process that evaluates each new checkpoint of a run during training, and marks the best.
 
-Its memory are the run's files: which checkpoints are there, and which evaluations the events hold. So it may be killed
-and started anew at any time. With an evaluator, trainers write checkpoints and this process alone removes them: one
-that waits for its evaluation is never missing.
+Its state is in the run's files: the checkpoints, and the evaluations in the events. So it can be killed and restarted
+at any time. With an evaluator, trainers write checkpoints and only this process removes them, so that none is removed
+before its evaluation.
 """
 
 import time
@@ -46,26 +46,28 @@ from phalanx.runs.events import EVALUATOR_EVENTS_FILE, EVENTS_FILE, AppendedLine
 from phalanx.runs.folder import RunFolder
 from phalanx.signals import StopRequest
 
-_LOOK_S = 0.3  # between looks at the folder
+_POLL_S = 0.3  # between looks at the folder
 
 
 def watch_run(request: Request, console: Console, role: Role) -> None:
-    """Evaluate whatever checkpoints appear in the job's run, until the launcher ends this process."""
+    """Evaluate new checkpoints of the run, until the launcher ends this process."""
     assert role.run is not None
     config = request.resolved.config
-    with StopRequest(quiet=True) as stop:  # being ended by the launcher is how it ends when all is well
-        evaluator = make_evaluator(config, RunFolder(role.run), console, lambda: bool(stop), beside=role.beside)
+    with StopRequest(quiet=True) as stop:  # the launcher ends it by a signal
+        evaluator = make_evaluator(
+            config, RunFolder(role.run), console, lambda: bool(stop), local_trainers=role.local_trainers
+        )
         while not stop:
             if not evaluator.evaluate_next():
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
 
 
 def make_evaluator(
-    config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool], *, beside: int = 0
+    config: RunConfig, folder: RunFolder, console: Console, stopping: Callable[[], bool], *, local_trainers: int = 0
 ) -> "Evaluator":
-    """An evaluator for a run's own validation data, with the run's own settings; so many trainers share its host."""
+    """An evaluator with the run's validation data and settings. `local_trainers` share its host."""
     threads = config.data.threads
-    splits = open_data(config.data, threads=_choose(config, {}, beside).threads if threads is None else threads)
+    splits = open_data(config.data, threads=_choose(config, {}, local_trainers).threads if threads is None else threads)
     return Evaluator(
         config=config,
         folder=folder,
@@ -75,32 +77,32 @@ def make_evaluator(
         observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
         bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
         stopping=stopping,
-        beside=beside,
+        local_trainers=local_trainers,
     )
 
 
-def _choose(config: RunConfig, job_settings: Mapping[str, Any], beside: int) -> Settings:
-    """How to evaluate here: with what trainers have settled, and the cores that they leave."""
+def _choose(config: RunConfig, job_settings: Mapping[str, Any], local_trainers: int) -> Settings:
+    """Settings for evaluation: the trainers' job-wide ones, and a share of this host's cores."""
     gpus = config.machine.gpus
     where = {"gpus": None, "device": f"cuda:{gpus[0]}"} if gpus else {}
     machine = config.machine.model_copy(update={**job_settings, **where})
-    return choose(machine, beside + 1)
+    return choose(machine, local_trainers + 1)
 
 
 @dataclass(frozen=True)
-class _Judge:
-    """A model to put weights into, and how it is evaluated."""
+class _Model:
+    """A model for the weights of checkpoints, and its evaluation settings."""
 
     job_settings: Mapping[str, Any]
     model: nn.Module
     engine: Engine
 
 
-def _make_judge(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, Any], beside: int) -> _Judge:
-    settings = _choose(config, job_settings, beside)
+def _make_model(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, Any], local_trainers: int) -> _Model:
+    settings = _choose(config, job_settings, local_trainers)
     settings.apply()
     model = build_model(
-        config.model.model_copy(update={"pretrained": False}),  # weights are loaded anyway
+        config.model.model_copy(update={"pretrained": False}),  # weights are loaded later
         num_classes=len(spec.classes),
         channels=spec.channels,
         image_size=spec.image_size,
@@ -110,12 +112,12 @@ def _make_judge(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, A
     inputs = Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed)
     k = config.eval.k(len(spec.classes))
     seed = config.train.seed
-    return _Judge(job_settings, model, Engine(settings, inputs, PLAIN, k, seed, views=views_of(config.eval)))
+    return _Model(job_settings, model, Engine(settings, inputs, PLAIN, k, seed, views=views_of(config.eval)))
 
 
 @dataclass
 class Evaluator:
-    """One run's checkpoints, evaluated one after the other, the oldest first."""
+    """Evaluates a run's checkpoints one after the other, the oldest first."""
 
     config: RunConfig
     folder: RunFolder
@@ -125,18 +127,18 @@ class Evaluator:
     observer: Observer
     bad: BadImages
     stopping: Callable[[], bool]
-    beside: int = 0  # trainers on the same host
+    local_trainers: int = 0  # trainers on the same host
     _seen: tuple[tuple[str, int], ...] = ()  # the folder's checkpoints, and when each was written
     _damaged: set[tuple[str, int]] = field(default_factory=set)
-    _judge: _Judge | None = None
+    _model: _Model | None = None
 
     def evaluate_next(self) -> bool:
-        """Evaluate a checkpoint that is not evaluated yet. False where there is none."""
+        """Evaluate the next checkpoint. False if there is none."""
         there = tuple((path.name, _written(path)) for path in checkpoint.steps_saved(self.folder.checkpoints))
         if there == self._seen or not (self.folder.path / EVENTS_FILE).is_file():
             return False
         known = evaluations(read_events(self.folder.path))
-        done = {0, *(one.step for one in known)}  # nobody asks what a model knows before it has learnt
+        done = {0, *(one.step for one in known)}  # step 0 is not evaluated
         waiting = [one for one in there if one not in self._damaged and checkpoint.step_of(Path(one[0])) not in done]
         if not waiting:
             self._keep_best(known)
@@ -146,39 +148,39 @@ class Evaluator:
         try:
             loaded = checkpoint.load(self.folder.checkpoints / name)
         except UserError as error:
-            self._pass_over(name, written, error)
+            self._skip(name, written, error)
             return True
-        judge = self._judge = self._judge_for(loaded)  # where it cannot be had, this machine is at fault
+        prepared = self._model = self._model_for(loaded)  # an error here is this machine's, not the checkpoint's
         try:
-            event = self._measure(judge, loaded, known)
+            event = self._measure(prepared, loaded, known)
         except Interrupted:
             return False
         except UserError as error:
-            self._pass_over(name, written, error)
+            self._skip(name, written, error)
             return True
         self._keep_best([*known, event])
         self.observer.emit(event)
         return True
 
-    def _pass_over(self, name: str, written: int, error: UserError) -> None:
-        if _written(self.folder.checkpoints / name) == written:  # and not replaced while it was read
+    def _skip(self, name: str, written: int, error: UserError) -> None:
+        if _written(self.folder.checkpoints / name) == written:  # not replaced meanwhile
             self._damaged.add((name, written))
             step = checkpoint.step_of(Path(name))
-            self.observer.emit(ev.Note(step, f"{error.what}: {error.why}; it is not evaluated"))
+            self.observer.emit(ev.Note(step, f"{error.what}: {error.why}; skipped"))
 
-    def _judge_for(self, loaded: checkpoint.Loaded) -> _Judge:
+    def _model_for(self, loaded: checkpoint.Loaded) -> _Model:
         """A checkpoint is evaluated with the precision and the algorithms that it was trained with."""
         machine = loaded.state["config"]["machine"]
         job_settings = {name: machine[name] for name in JOB_WIDE}
-        if self._judge is not None and self._judge.job_settings == job_settings:
-            return self._judge
-        return _make_judge(self.config, self.spec, job_settings, self.beside)
+        if self._model is not None and self._model.job_settings == job_settings:
+            return self._model
+        return _make_model(self.config, self.spec, job_settings, self.local_trainers)
 
-    def _measure(self, judge: _Judge, loaded: checkpoint.Loaded, known: list[ev.Eval]) -> ev.Eval:
+    def _measure(self, prepared: _Model, loaded: checkpoint.Loaded, known: list[ev.Eval]) -> ev.Eval:
         begin = time.perf_counter()
-        load_weights(judge.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
+        load_weights(prepared.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
         training = loaded.state["training"]
-        cpu.load(judge.model, training.get(ALGORITHMS, {}))
+        cpu.load(prepared.model, training.get(ALGORITHMS, {}))
         step = int(training["step"])
 
         def watch(batch: Batch, logits: Tensor) -> None:
@@ -193,7 +195,7 @@ class Evaluator:
             bad=self.bad,
         )
         own = begin_metrics(config.eval.metrics, self.spec.classes)
-        totals = evaluate(judge.model, batches, judge.engine, watch=watch, metrics=own, stopping=self.stopping)
+        totals = evaluate(prepared.model, batches, prepared.engine, watch=watch, metrics=own, stopping=self.stopping)
         best = best_of(known)
         return ev.Eval(
             step=step,
@@ -201,7 +203,7 @@ class Evaluator:
             loss=totals.loss,
             top1=totals.top1,
             topk=totals.topk,
-            k=judge.engine.k,
+            k=prepared.engine.k,
             samples=totals.samples,
             seconds=time.perf_counter() - begin,
             best=best is None or totals.top1 > best.top1,
@@ -216,7 +218,7 @@ class Evaluator:
             self.observer.emit(ev.BadImage(step, name, reason))
 
     def _keep_best(self, known: list[ev.Eval]) -> None:
-        """Mark the best before its event is written, then remove what is neither new nor best nor still to be done."""
+        """Mark the best before its event is written, then remove old evaluated checkpoints."""
         folder, keep = self.folder.checkpoints, self.config.checkpoint
         best = best_of(known)
         if best is not None and keep.keep_best and checkpoint.path_of(folder, best.step).is_dir():

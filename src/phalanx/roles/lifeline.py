@@ -1,6 +1,6 @@
-"""The lifeline: a process that was launched ends when its launcher does, even by kill -9, and all that it started.
+"""The lifeline: a process ends with its launcher, even after kill -9, and so do its child processes.
 
-python -m phalanx.roles.lifeline MARK PID      the sweeper, which a process leaves behind when it ends so
+python -m phalanx.roles.lifeline MARK PID      the sweeper, which ends the children of such a process
 """
 
 import contextlib
@@ -14,20 +14,20 @@ import time
 from phalanx.machine.processes import MARK, signal_marked
 
 _GRACE_S = 4.0
-_SWEEP_S = 60.0  # what even KILL does not end by then waits for a disk or a driver
+_SWEEP_S = 60.0  # a process that survives SIGKILL waits for a disk or a driver
 
 
 def hold_lifeline() -> None:
-    """Watch standard input, which the launcher holds open. Its end means that the launcher is gone."""
+    """Watch standard input, which the launcher holds open until it ends."""
     if os.environ.get("PHALANX_LIFELINE") != "stdin":
         return
     descriptor = os.dup(0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody else is to read from it
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else may read from it
 
     def watch() -> None:
         while os.read(descriptor, 1024):
             pass
-        with contextlib.suppress(OSError, ValueError):  # the launcher read what is written here
+        with contextlib.suppress(OSError, ValueError):  # the launcher was the reader
             sys.stderr.write("the launcher is gone; ending\n")
         if os.environ.get(MARK):
             _leave_sweeper(os.environ[MARK])
@@ -39,7 +39,7 @@ def hold_lifeline() -> None:
 
 
 def _signal_all(number: int) -> None:
-    """Signal this process, its children, and those of its children that left its group."""
+    """Signal this process and its children, also those outside of its group."""
     mark = os.environ.get(MARK)
     if mark:
         signal_marked(mark, number)
@@ -47,8 +47,8 @@ def _signal_all(number: int) -> None:
 
 
 def _leave_sweeper(mark: str) -> None:
-    """Start what outlives this process: it may yet start others while it is asked to end, and then be gone itself."""
-    with contextlib.suppress(OSError):  # no more processes may be started: then neither by those
+    """Start the sweeper, which outlives this process: children may start while this process ends."""
+    with contextlib.suppress(OSError):  # the process limit is reached: the children cannot start others either
         subprocess.Popen(
             [sys.executable, "-m", "phalanx.roles.lifeline", mark, str(os.getpid())],
             env={name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")},
@@ -60,12 +60,12 @@ def _leave_sweeper(mark: str) -> None:
 
 
 def sweep(mark: str, parent: int) -> None:
-    """When this process's parent has ended, or had its grace, end all that has its mark."""
+    """After the parent's end, or its grace period, kill all processes with its mark."""
     begun = time.monotonic()
     while os.getppid() == parent and time.monotonic() - begun < _GRACE_S:
         time.sleep(0.02)
     clean = 0
-    while clean < 2 and time.monotonic() - begun < _SWEEP_S:  # twice: one look misses who is started during it
+    while clean < 2 and time.monotonic() - begun < _SWEEP_S:  # twice: one scan misses processes that start during it
         clean = 0 if signal_marked(mark) else clean + 1
         time.sleep(0.02)
 

@@ -1,4 +1,4 @@
-"""The frame of every process of ours: errors that a user can mend are printed without a traceback."""
+"""Runs the main function of a process: a UserError is printed without a traceback."""
 
 import os
 import sys

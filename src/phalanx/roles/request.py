@@ -1,4 +1,4 @@
-"""A training request: the resolved configuration and where the run goes. Plain data, so that it can travel to hosts."""
+"""A training request: the resolved configuration and where the run goes. Plain data that can be sent to hosts."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Data = Mapping[str, Any]  # what JSON can hold
 
 @dataclass(frozen=True)
 class Request:
-    """What a job is to do. Whoever starts the job makes it; every process of the job gets the same one."""
+    """What a job does. The starting process makes it, and every process of the job gets the same one."""
 
     resolved: Resolved
     command: str
@@ -26,8 +26,8 @@ class Request:
     resume: RunFolder | None = None
     at_step: int | None = None  # which checkpoint a resumed run starts from; default: the newest
     init_from: Path | None = None
-    resumed_from: str = ""  # the origin of the settings that a resumed run had before
-    notes: tuple[str, ...] = ()  # for the user, about how the settings came about
+    resumed_from: str = ""  # the origin of a resumed run's earlier settings
+    notes: tuple[str, ...] = ()  # for the user, about the settings
     code: tuple[CodeFile, ...] = ()  # the user's own code: every process imports it from here, not from its disk
 
     @property
@@ -35,7 +35,7 @@ class Request:
         return self.resolved.config
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON for the other processes. The run's folder is not in it: it has another path on each host."""
+        """As JSON for the other processes, without the run folder: its path differs between hosts."""
         return {
             "config": self.config.model_dump(mode="json"),
             "origins": self.resolved.origins,
@@ -61,7 +61,7 @@ class Request:
 
 
 def resume_words(request: Request, run: str) -> list[str]:
-    """What `phalanx train` takes to go on with a run as the request says, for a job that is started by a script."""
+    """The arguments with which `phalanx train` resumes a run as in the request, for batch scripts."""
     origins = request.config.code.origins
     settings = [
         f"{key}={json.dumps(original(value, origins))}"
@@ -77,15 +77,15 @@ def accept_words(request: Request) -> list[str]:
 
 
 def resume_request(before: Layer, given: list[Layer], command: str, run: RunFolder, step: int | None) -> Request:
-    """Go on with a run. `before` is its configuration; steps keep their samples if the number of workers changes."""
+    """A request that resumes a run. `before` is its configuration; samples per step stay the same for any workers."""
     kept = keep_batch(resolve([before]).config, imply_collective([before], given))
     return Request(resolve([before, *kept]), command, resume=run, at_step=step, resumed_from=before.origin)
 
 
 def with_workers(request: Request, before: Layer | None, workers: int) -> Request:
-    """The request of a job that forms a new group of `workers` workers after a loss.
+    """The request of a new group of `workers` workers, after a failure.
 
-    `before` is the run's own configuration, where a checkpoint was saved; without one the run starts again.
+    `before` is the run's configuration if it has a checkpoint; without one the run starts again.
     """
     base = before or Layer("the job's configuration", request.config.model_dump(mode="json"))
     given = [Layer("the launcher", nest("exchange.workers", workers))]

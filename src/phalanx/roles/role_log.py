@@ -1,6 +1,6 @@
-"""The log that a process keeps itself: of a first trainer that has the terminal, and with --log-dir under any launcher.
+"""The log that a process writes itself: a first trainer with the terminal, or any role with --log-dir.
 
-What other roles of our own launchers print is kept by the launcher (output.py).
+For other roles our launchers write the log (launch/output.py).
 """
 
 import os
@@ -21,7 +21,7 @@ _STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def log_of(role: Role, config: RunConfig) -> Path | None:
-    """Where this process keeps its log, if it is to keep one."""
+    """The log that this process writes, if any."""
     if role.log is not None:
         return role.log
     if config.train.log_dir is None or role.launcher == "phalanx":
@@ -30,7 +30,7 @@ def log_of(role: Role, config: RunConfig) -> Path | None:
 
 
 def keep_log(path: Path, role: Role) -> Console:
-    """Open the log: what is printed on the console that this gives, and all errors, are in it as plain lines."""
+    """Open the log. It gets what is printed to the returned console, and standard error, as plain lines."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a", encoding="utf-8", errors="surrogateescape", buffering=1)
@@ -38,7 +38,7 @@ def keep_log(path: Path, role: Role) -> Console:
         raise UserError(
             f"the log {path} cannot be written",
             why=error.strerror or str(error),
-            remedy="make room or mend the permissions, or choose another place with --log-dir",
+            remedy="free disk space or fix the permissions, or choose another folder with --log-dir",
         ) from error
     file.write(f"{role.name} of {role.world} on {platform.node()}, pid {os.getpid()}\n")
     sys.stderr = _Both(sys.stderr, file)

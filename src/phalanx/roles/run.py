@@ -1,4 +1,4 @@
-"""The one way into a process of a job: `run(request, role)`, whatever started it."""
+"""The entry point of every process of a job: `run(request, role)`."""
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ from phalanx.roles.role_log import keep_log, log_of
 
 
 def run(request: Request, role: Role, console: Console | None = None) -> Result:
-    """Be the trainer, parameter server, data server or evaluator that `role` says, until its work is done."""
+    """Run a trainer, parameter server, data server or evaluator to its end."""
     install(request.code)
     with user_code():
         return _run(request, role, console)

@@ -1,81 +1,50 @@
-"""`phalanx train`: from a resolved configuration to a finished run. Reads top to bottom."""
+"""The trainer: a process that trains, alone or as one of several workers. Reads top to bottom."""
 
 import contextlib
-import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-import numpy as np
-import torch
 from rich.console import Console
 from rich.text import Text
-from torch import Tensor, nn
 
-from phalanx import cpu
-from phalanx.config.batch import samples_per_step
-from phalanx.config.patterns import refuse_unmatched
 from phalanx.config.role import Role
-from phalanx.config.schema import RunConfig
 from phalanx.custom import user_code
 from phalanx.data.augment.framing import eval_framing
-from phalanx.data.augment.mixing import to_input
-from phalanx.data.base import Source
-from phalanx.data.order import Share
-from phalanx.data.service.client import Service
 from phalanx.data.sources.bad_images import BadImages
-from phalanx.data.sources.open import open_data
-from phalanx.data.training import training_pipeline
-from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
-from phalanx.engine.algorithms import agree_on_algorithms
 from phalanx.engine.boundary import Boundary
-from phalanx.engine.callbacks import CallbackRun, make_callbacks
+from phalanx.engine.callbacks import CallbackRun, Callbacks, make_callbacks
 from phalanx.engine.class_weights import class_weights
-from phalanx.engine.inputs import Inputs, Sizes
-from phalanx.engine.loop import StepPlan, make_plan, train
-from phalanx.engine.loss import loss_notes, make_loss
-from phalanx.engine.model_spec import ModelSpec
-from phalanx.engine.sizes import plan_sizes, refuse_unseen_sizes, tell_sizes
-from phalanx.engine.state import Ema, LossScale, TrainState
+from phalanx.engine.inputs import Inputs
+from phalanx.engine.loss import make_loss
 from phalanx.engine.step import Engine, LossNotFinite
-from phalanx.engine.summary import header_rows, print_summary, write_summary
 from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
-from phalanx.engine.weights import initialize_from, restore
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
 from phalanx.exchange.base import LostWorker
-from phalanx.exchange.make import make_exchange
-from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
-from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
-from phalanx.machine.settings import Settings, settings_for
-from phalanx.models.build import build_model
-from phalanx.models.fast import FastNet
-from phalanx.models.freeze import freeze
-from phalanx.net.key import key_of, read_key
-from phalanx.observe.display import PlainDisplay, make_display
-from phalanx.observe.lines import LogFile
-from phalanx.observe.tables import print_rows
-from phalanx.optim.own import optimizer_notes
-from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
-from phalanx.roles.console import claim, may_speak
+from phalanx.observe.outcome import print_outcome, save_curves
+from phalanx.roles.agree import Agreed, agree
+from phalanx.roles.build import Training, build_training
+from phalanx.roles.console import claim
+from phalanx.roles.reports import Reports, open_reports
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
-from phalanx.runs.code import write_code
-from phalanx.runs.evaluations import EvaluatorNews, evaluations
-from phalanx.runs.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
-from phalanx.runs.folder import RUNS, RunFolder, create_run
+from phalanx.runs.folder import RunFolder
+from phalanx.runs.summary import write_summary
 from phalanx.signals import StopRequest
-
-FIRST_IMAGES = 5000  # that a model may look at before it learns
 
 
 def train_as(request: Request, console: Console, role: Role, log: Console | None = None) -> Result:
     """Be one of the job's trainers. `log` gets what the console shows, as plain lines."""
+    started = time.perf_counter()
+    if role.rank == 0:
+        claim(sys.stdout)
     try:
-        return _run(request, [console, *([log] if log else [])], role)
+        agreed = agree(request, role)
+        training = build_training(agreed, lambda text: reports.observer.emit(ev.Note(training.state.step, text)))
+        reports = open_reports(agreed, training, [console, *([log] if log else [])])
+        return _train(agreed, training, reports, started)
     except LostWorker as error:
         if not role.elastic:
             raise
@@ -83,214 +52,128 @@ def train_as(request: Request, console: Console, role: Role, log: Console | None
         return Result(EXIT_REFORM, role.run)
 
 
-def _run(request: Request, consoles: Sequence[Console], role: Role) -> Result:
-    started = time.perf_counter()
-    if role.rank == 0:
-        claim(sys.stdout)
-    config = request.resolved.config
-    if config.eval.evaluator and role.launcher != "phalanx":
-        raise UserError(
-            "nobody has started the evaluator",
-            why=f"this process was started by {role.launcher}, and only phalanx's own launchers start one",
-            remedy="leave --evaluator out: trainers then evaluate together; or use phalanx launch",
-        )
-    # From now on others know that this worker is there, and it says for whom it waits; data may take long to open.
-    rendezvous = make_rendezvous(config.exchange, role)
-    refuse_other_settings(rendezvous, config, role.rank)
-    job_settings = settings_for_job(request, rendezvous, role)
-    request = replace(request, resolved=request.resolved.with_machine(job_settings.machine))
-    keeps_algorithms = config.machine.fast_path != "auto"  # of a resumed run; `auto` is to choose anew
-    config = request.resolved.config
-    settings = settings_for(job_settings, role.local_world, role.local_rank)
-    settings.apply()
-    torch.manual_seed(config.train.seed)
-    threads = settings.threads if config.data.threads is None else config.data.threads
-    splits = open_data(config.data, threads=threads)
-    spec = ModelSpec.of(config, splits)
-    refuse_other_data(rendezvous, spec, splits, role.rank)
-    weights = class_weights(config.loss, splits.train.labels, len(spec.classes))
-    loss = make_loss(config.loss, None if weights is None else weights.to(settings.device))
-    plan = make_plan(config, len(splits.train), samples_per_step(config))
-    service = data_service(config, role, lambda text: observer.emit(ev.Note(state.step, text)))
-    pipeline = training_pipeline(
-        config,
-        splits.train,
-        batch=plan.samples_per_step,
-        threads=threads,
-        share=Share(role.rank, role.world, config.optim.accumulate, config.train.micro_batches),
-        pin=settings.device.type == "cuda",
-        remote=service,
-    )
-    sizes = plan_sizes(config.train.sizes, plan, spec.image_size)
-    model = _model(config, spec, settings, sizes)
-    if isinstance(model, FastNet):
-        model.look_at(_first_images(splits.train, spec, config).to(settings.device))
-    state = TrainState(
-        model,
-        ema=Ema(model, config.optim.ema) if config.optim.ema is not None else None,
-        loss_scale=LossScale() if settings.dtype == torch.float16 else None,
-    )
-    if request.init_from is not None:
-        initialize_from(request.init_from, state, spec, new_head=config.model.new_head)
-    exchange = make_exchange(config, model, _schedule(config, plan), role, settings, rendezvous)
-    resumed = None
-    if exchange.joined_step is not None:
-        state.move_to(exchange.joined_step, plan.steps_per_epoch, plan.samples_per_step)
-    elif request.resume is not None:
-        resumed = restore(
-            request.resume.checkpoints,
-            state,
-            exchange,
-            spec,
-            plan,
-            at_step=request.at_step,
-            evaluator=config.eval.evaluator,
-            code=config.code.files,
-        )
-    if not keeps_algorithms:
-        cpu.forget(model)
-    algorithm_notes = agree_on_algorithms(model, settings, rendezvous, role.rank, _shapes(config, spec, plan, sizes))
-    folder = request.resume or _folder(request, role)
-    if resumed is None and exchange.joined_step is None and role.rank == 0 and (folder.path / EVENTS_FILE).exists():
-        # Started anew by an elastic launcher, all workers having been lost before the first checkpoint.
-        resumed = ev.Resume(0, 0, "the beginning", ["nothing had been saved"])
-    consoles[0].quiet = consoles[0].quiet or not may_speak(role)
-    worker = role.rank if role.world > 1 else None
-    display = make_display(consoles[0], worker)
-    displays: list[Sink] = [display, *(PlainDisplay(log, worker) for log in consoles[1:])]
-    observer = Observer(displays)
-    news, last_eval = None, None
-    start = ev.Start(
-        command=request.command,
-        model=config.model.name,
-        parameters=sum(p.numel() for p in model.parameters()),
-        data=splits.train.description,
-        train_samples=len(splits.train),
-        val_samples=len(splits.val),
-        classes=len(spec.classes),
-        steps_per_epoch=plan.steps_per_epoch,
-        total_steps=plan.total_steps,
-        samples_per_step=plan.samples_per_step,
-        decisions={
-            **tell_sizes(sizes, plan, spec.image_size),
-            **{name: str(decision) for name, decision in settings.decisions.items()},
-        },
-        notes=[
-            *splits.notes,
-            *loss_notes(config.loss),
-            *optimizer_notes(config.optim),
-            *job_settings.notes,
-            *algorithm_notes,
-        ],
-    )
-    rows = header_rows(start, config, folder, role)
-    for console in consoles:
-        console.print(Text(f"phalanx train · {config.name}", style="bold"))
-        print_rows(console, rows)
-    if role.rank == 0:
-        write_code(folder.path, request.code)
-        folder.write_config(request.resolved)
-        log = LogFile(folder.path)
-        log.text("\n".join(f"{name}: {value}" for name, value in rows.items()))
-        observer.sinks = [EventFile(folder.path), log, *displays]
-        if config.eval.evaluator:
-            news = EvaluatorNews(folder.path, Observer([log, *displays]).emit)
-            known = [one for one in evaluations(read_events(folder.path)) if one.step <= state.step]
-            last_eval = known[-1] if known else None
-            news.last_step = last_eval.step if last_eval else 0
-    observer.emit(start)
-    if resumed is not None:
-        observer.emit(resumed)
+def _train(agreed: Agreed, training: Training, reports: Reports, started: float) -> Result:
+    """The loop, and what follows when it ends, is stopped, or fails."""
+    state, exchange, folder = training.state, training.exchange, reports.folder
+    stop = StopRequest()
+    engine = _engine(agreed, training)
+    callbacks = _callbacks(agreed, training, reports)
+    trainer = _trainer(agreed, training, reports, engine, callbacks, stop, started)
+    recovery = exchange.recovery if agreed.role.elastic else None
+    boundary = Boundary(recovery) if recovery is not None else None
+    with stop:
+        try:
+            if boundary is not None and agreed.request.resume is None:
+                trainer.save(state)  # so that there always is something to go on from
+            with user_code(lambda: _after_correction(folder)):
+                callbacks.call("on_start", state.step)
+                finished = trainer.fit(state, training.pipeline, boundary)
+                if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
+                    finished = True
+                    reports.observer.emit(ev.Note(state.step, callbacks.reason(state.step)))
+                callbacks.call("on_end", state.step)
+        except LostWorker as error:
+            saved = trainer.rescue(state, boundary) if boundary is not None else ""
+            _report_stop(reports, state.step, f"{error.what}; {saved}" if saved else error.what)
+            if saved:
+                return Result(EXIT_REFORM, folder.path)
+            raise
+        except UserError as error:
+            _report_stop(reports, state.step, error.what)
+            if isinstance(error, LossNotFinite):
+                raise _with_last_checkpoint(error, folder) from error
+            raise
+        finally:
+            reports.display.close()
+        if finished:
+            reports.observer.emit(ev.End(state.step, trainer.wall_s(state)))
+        else:
+            cause = stop.received.name if stop.received else "another worker was stopped"
+            reports.observer.emit(ev.Stop(state.step, cause))
+        exchange.close()
+        _summarise(agreed, training, reports, trainer, finished)
+    reports.observer.close()
+    return Result(0 if finished else stop.exit_code or EXIT_USER, folder.path)
 
-    engine = Engine(
-        settings,
-        Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed, sizes),
-        loss,
+
+def _engine(agreed: Agreed, training: Training) -> Engine:
+    config, spec = agreed.config, agreed.spec
+    weights = class_weights(config.loss, agreed.splits.train.labels, len(spec.classes))
+    return Engine(
+        agreed.settings,
+        Inputs(agreed.settings, config.augment, spec.mean, spec.std, config.train.seed, training.sizes),
+        make_loss(config.loss, None if weights is None else weights.to(agreed.settings.device)),
         config.eval.k(len(spec.classes)),
         config.train.seed,
         views_of(config.eval),
         config.train.monitor,
     )
+
+
+def _callbacks(agreed: Agreed, training: Training, reports: Reports) -> Callbacks:
+    """The user's callbacks, with the state that a resumed run has for them."""
+    role, plan = agreed.role, training.plan
     seen = CallbackRun(
-        *(folder.path, config, spec.classes, model, role.rank, role.world),
+        *(reports.folder.path, agreed.config, agreed.spec.classes, training.state.model, role.rank, role.world),
         total_steps=plan.total_steps,
         steps_per_epoch=plan.steps_per_epoch,
     )
-    callbacks = make_callbacks(config.callbacks, seen, observer.emit)
-    callbacks.load(state.callbacks)
-    lockstep = exchange.group.lockstep  # otherwise workers end together only where they agree, after an evaluation
-    stop = StopRequest()
-    trainer = Trainer(
+    callbacks = make_callbacks(agreed.config.callbacks, seen, reports.observer.emit)
+    callbacks.load(training.state.callbacks)
+    return callbacks
+
+
+def _trainer(
+    agreed: Agreed,
+    training: Training,
+    reports: Reports,
+    engine: Engine,
+    callbacks: Callbacks,
+    stop: StopRequest,
+    started: float,
+) -> Trainer:
+    config, validation = agreed.config, agreed.splits.val
+    return Trainer(
         config=config,
-        spec=spec,
-        folder=folder,
-        plan=plan,
+        spec=agreed.spec,
+        folder=reports.folder,
+        plan=training.plan,
         engine=engine,
-        exchange=exchange,
-        observer=observer,
-        display=display,
-        validation=splits.val,
-        validation_framing=eval_framing(config.data, spec.image_size, splits.val),
-        validation_bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
+        exchange=training.exchange,
+        observer=reports.observer,
+        display=reports.display,
+        validation=validation,
+        validation_framing=eval_framing(config.data, agreed.spec.image_size, validation),
+        validation_bad=BadImages(validation, config.data.bad_images, config.data.bad_images_cap),
         stopping=lambda: bool(stop),
         started=started,
-        served=service.report if service else None,
-        news=news,
-        last_eval=last_eval,
+        served=training.service.report if training.service else None,
+        evaluator=reports.evaluator,
+        last_eval=reports.last_eval,
         callbacks=callbacks,
     )
-    boundary = None
-    if role.elastic and exchange.recovery is not None:
-        boundary = Boundary(exchange.recovery)
-    with stop:
-        try:
-            if boundary is not None and request.resume is None:
-                trainer.save(state)  # so that there always is something to go on from
-            with user_code(lambda: _after_correction(folder)):
-                callbacks.call("on_start", state.step)
-                finished = train(
-                    *(state, pipeline, exchange, engine, plan, trainer),
-                    lambda: bool(stop) or callbacks.agreed or (lockstep and callbacks.wants_stop),
-                    boundary,
-                )
-                if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
-                    finished = True
-                    reason = seen.stop_reason or "a callback of another worker asked for it"
-                    observer.emit(ev.Note(state.step, f"training ends early at step {state.step}: {reason}"))
-                callbacks.call("on_end", state.step)
-        except LostWorker as error:
-            saved = trainer.rescue(state, boundary) if boundary is not None else ""
-            with contextlib.suppress(UserError):
-                observer.emit(ev.Stop(state.step, f"{error.what}; {saved}" if saved else error.what))
-            observer.close()
-            if saved:
-                return Result(EXIT_REFORM, folder.path)
-            raise
-        except UserError as error:
-            with contextlib.suppress(UserError):  # what is wrong may be that nothing can be written
-                observer.emit(ev.Stop(state.step, error.what))
-            observer.close()
-            if isinstance(error, LossNotFinite):
-                raise _with_last_checkpoint(error, folder) from error
-            raise
-        finally:
-            display.close()
-        if finished:
-            observer.emit(ev.End(state.step, trainer.wall_s(state)))
-        else:
-            observer.emit(ev.Stop(state.step, stop.received.name if stop.received else "another worker was stopped"))
-        exchange.close()
-        if role.rank == 0:
-            if finished:
-                trainer.await_evaluator(state)
-            summary = write_summary(folder, state, trainer, request.command, start, finished)
-            for console in consoles:
-                print_summary(console, folder, summary, finished)
-        else:
-            for console in consoles:
-                console.print(Text("done" if finished else "stopped"))
-    observer.close()
-    return Result(0 if finished else stop.exit_code or EXIT_USER, folder.path)
+
+
+def _report_stop(reports: Reports, step: int, cause: str) -> None:
+    with contextlib.suppress(UserError):  # what is wrong may be that nothing can be written
+        reports.observer.emit(ev.Stop(step, cause))
+    reports.observer.close()
+
+
+def _summarise(agreed: Agreed, training: Training, reports: Reports, trainer: Trainer, finished: bool) -> None:
+    """Rank 0 writes and prints the results; the others only say that they are done."""
+    if agreed.role.rank > 0:
+        for console in reports.consoles:
+            console.print(Text("done" if finished else "stopped"))
+        return
+    if finished:
+        trainer.await_evaluator(training.state)
+    summary = trainer.summary(training.state, reports.start, finished)
+    write_summary(reports.folder, summary)
+    if agreed.config.train.curves:
+        save_curves(reports.folder)
+    for console in reports.consoles:
+        print_outcome(console, reports.folder, summary)
 
 
 def _after_correction(folder: RunFolder) -> str:
@@ -299,87 +182,6 @@ def _after_correction(folder: RunFolder) -> str:
     if last is None:
         return "correct it, and start the run again; nothing had been saved"
     return f"correct it, and go on from {last.name}: phalanx train --resume {folder.path} --accept-code new"
-
-
-def _folder(request: Request, role: Role) -> RunFolder:
-    """The launcher made the run's folder, or the first trainer does; the others write nothing of their own there."""
-    if role.run is not None:
-        return RunFolder(role.run)
-    if role.rank == 0:
-        return create_run(request.out, request.resolved.config.name)
-    return RunFolder(request.out or RUNS)
-
-
-def _model(config: RunConfig, spec: ModelSpec, settings: Settings, sizes: Sizes) -> nn.Module:
-    model = build_model(
-        config.model,
-        num_classes=len(spec.classes),
-        channels=spec.channels,
-        image_size=spec.image_size,
-    )
-    model.to(settings.device).to(memory_format=settings.memory_format)
-    freeze(model, config.model.freeze)
-    refuse_unmatched("optim.rates", config.optim.rates, (name for name, _ in model.named_parameters()))
-    refuse_unseen_sizes(model, sizes, config.model.name, spec.channels)
-    if settings.compile:
-        model.compile()
-    cpu.prepare(model, settings.fast_path, to_train=True)
-    return model
-
-
-def settings_for_job(request: Request, rendezvous: Rendezvous, role: Role) -> JobSettings:
-    """What all workers compute with, from what each has to say of its machine; the same on all of them."""
-    config, origins = request.resolved.config.machine, request.resolved.origins
-    mine = report_machine(config, role.rank)
-    reports = [MachineReport.from_json(text) for text in rendezvous.gather("machine", mine.to_json())]
-    kept = [key.removeprefix("machine.") for key, origin in origins.items() if origin == request.resumed_from]
-    job_settings = choose_for_job(config, reports, kept)
-    refuse_unable(job_settings, mine)  # who joins later is none of the reports
-    return job_settings
-
-
-def _shapes(config: RunConfig, spec: ModelSpec, plan: StepPlan, sizes: Sizes) -> list[tuple[int, int, int, int]]:
-    """Of the micro-batches that training will see."""
-    samples = -(-plan.samples_per_step // config.micro_batches)
-    pixels = [*(size for _, size in sizes), spec.image_size]
-    return [(samples, spec.channels, each, each) for each in pixels]
-
-
-def _first_images(source: Source, spec: ModelSpec, config: RunConfig) -> Tensor:
-    """Some of the training images as a model sees them, for one that looks at its data before it learns."""
-    read = source.read(
-        np.arange(min(FIRST_IMAGES, len(source))),
-        eval_framing(config.data, spec.image_size, source),
-        epoch=0,
-        replace_bad=True,
-    )
-    return to_input(torch.from_numpy(read.images).permute(0, 3, 1, 2), spec.mean, spec.std)
-
-
-def _schedule(config: RunConfig, plan: StepPlan) -> Schedule:
-    peak = scaled_rate(config.optim.lr, config.optim.lr_per, plan.samples_per_step)
-    return make_schedule(
-        config.schedule,
-        peak=peak,
-        total=plan.total_steps,
-        in_steps=plan.in_steps,
-        micro_batches=config.micro_batches,
-    )
-
-
-def data_service(config: RunConfig, role: Role, tell: Callable[[str], None]) -> Service | None:
-    """The data servers that make this trainer's batches: those of its job, and those that the user names."""
-    if config.data.servers and not role.data:
-        raise UserError(
-            f"nobody has started the {config.data.servers} data servers",
-            why=f"this process was started by {role.launcher}, and only phalanx's own launchers start them",
-            remedy="start them with `phalanx serve-data`, and name them with --data-service",
-        )
-    servers = dict.fromkeys(role.data, role.key)
-    given = config.data.service_key
-    if config.data.service:
-        servers |= dict.fromkeys(config.data.service, read_key(given) if given else role.key or key_of(os.environ))
-    return Service(servers, config, name=role.name, tell=tell) if servers else None
 
 
 def _with_last_checkpoint(error: LossNotFinite, folder: RunFolder) -> LossNotFinite:

@@ -13,11 +13,11 @@ from phalanx.errors import UserError
 _BEFORE = f"{FOLDER}-before-"  # what RUN/code was before a changed file was accepted: code-before-1
 
 
-def write_code(run: Path, files: Sequence[CodeFile]) -> None:
-    """Write the copy. One that differs is kept beside it, for the checkpoints that were trained with it."""
+def write_code(run: Path, files: Sequence[CodeFile]) -> bool:
+    """Write the copy. One that differs is kept beside it, for checkpoints that were trained with it. False: no code."""
     folder = run / FOLDER
     if not files or all(_text(folder / file.name) == file.text for file in files):
-        return
+        return bool(files)
     try:
         if folder.exists():
             number = next(n for n in range(1, 10_000) if not (run / f"{_BEFORE}{n}").exists())
@@ -31,6 +31,7 @@ def write_code(run: Path, files: Sequence[CodeFile]) -> None:
             why=error.strerror or str(error),
             remedy="make room, or correct the permissions",
         ) from error
+    return True
 
 
 def read_code(run: Path, code: CodeConfig) -> list[CodeFile] | None:

@@ -28,7 +28,7 @@ from phalanx.data.decode.jpeg import (
     BY_LIBRARY,
     BY_OURSELVES,
     LEFT,
-    MOST_PIXELS,
+    MAX_PIXELS,
     DecodeSettings,
     JpegDecoder,
     bind,
@@ -328,7 +328,7 @@ def test_nothing_is_scaled_below_the_wanted_size() -> None:
 def maker(data: bytes, decoder: JpegDecoder, size: int = 20) -> tuple[int, Pixels]:
     """Who decodes the upper left of an image, and what comes of it."""
     out = np.zeros((size, size, 3), dtype=np.uint8)
-    settings = DecodeSettings(size, 3, 0, 0, 1, 0, MOST_PIXELS)
+    settings = DecodeSettings(size, 3, 0, 0, 1, 0, MAX_PIXELS)
     return int(decoder.decode([data], [View(0, 0, size, size)], settings, [address(out)])[0]), out
 
 

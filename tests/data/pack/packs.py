@@ -9,8 +9,8 @@ from PIL import Image
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.pack.job import Order, pack
-from phalanx.data.pack.manifest import Manifest, Options
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import Manifest, Options
 from phalanx.data.sources.open import open_parts
 from tests.data.samples import image_bytes, noise, smooth
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.data.pack.checksums import BLOCK_BYTES, ChecksummedFile, FileEntry, damage
+from phalanx.data.pack.checksums import BLOCK_BYTES, ChecksummedFile, damage
+from phalanx.data.sources.manifest import FileEntry
 
 
 def written(path: Path, *pieces: bytes) -> FileEntry:

@@ -11,7 +11,7 @@ from scipy.io import savemat
 from phalanx.config.schema import DataConfig
 from phalanx.data.pack.imagenet import open_imagenet, read_devkit
 from phalanx.data.pack.job import Order, pack
-from phalanx.data.pack.manifest import Options
+from phalanx.data.sources.manifest import Options
 from phalanx.errors import UserError
 from tests.data.pack.packs import pack_folder, shard_sums
 from tests.data.samples import assert_helpful, image_bytes, smooth

@@ -5,7 +5,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,15 @@ from phalanx.config.schema import DataConfig
 from phalanx.data.augment.framing import RandomResizedCrop, has_margin
 from phalanx.data.pack.destination import locked
 from phalanx.data.pack.job import shard_ends
-from phalanx.data.pack.manifest import load_manifest, save_manifest
 from phalanx.data.pack.packing import SHARD_BYTES
+from phalanx.data.sources.manifest import load_manifest, save_manifest
 from phalanx.data.sources.open import open_data
 from phalanx.errors import UserError
 from tests.data.pack.packs import COMMAND, pack_folder, parts_of, shard_sums, write_dataset
 from tests.data.samples import assert_helpful, image_bytes, smooth
 from tests.data.sources.test_cifar import write_cifar10
 from tests.data.sources.test_idx import write_idx
+from tests.waiting import until
 
 FORMS = ["wds", "rec", "raw"]
 
@@ -247,7 +247,7 @@ def test_what_no_shard_can_hold(dataset: Path, tmp_path: Path) -> None:
 
 def test_numbers_of_shards_follow_the_splits(tmp_path: Path) -> None:
     from phalanx.data.pack.job import Order
-    from phalanx.data.pack.manifest import Options
+    from phalanx.data.sources.manifest import Options
 
     splits = parts_of(write_cifar10(tmp_path))
     order = Order("", splits, Options(form="wds", shards=4), DataConfig(), "", ())
@@ -266,11 +266,8 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     words = ["data", "pack", str(source), str(tmp_path / "p"), "--shards", "30", "--resize", "48"]
     process = subprocess.Popen([sys.executable, "-m", "phalanx", *words], stdout=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 120
-        while not (tmp_path / "p" / "train-00002.tar").exists():
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.005)
+        until(lambda: (tmp_path / "p" / "train-00002.tar").exists() or process.poll() is not None)
+        assert process.poll() is None
     finally:
         process.kill()
     assert process.wait() == -signal.SIGKILL

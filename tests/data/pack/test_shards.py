@@ -126,5 +126,5 @@ def test_a_raw_file_damaged_anywhere(whole_raw: tuple[Path, bytes], cut: int, at
 def test_numbers_that_overflow_are_outside(tmp_path: Path) -> None:
     entries = np.array([(2**63, 2**32 - 1, 2**32 - 1, 0, 0)], dtype=ENTRY)
     (tmp_path / "a.raw").write_bytes(entries.tobytes() + trailer(entries, 2**32 - 1, 0))
-    with pytest.raises(Damaged, match="image 0 outside"):
+    with pytest.raises(Damaged, match="image 0 of its index is outside"):
         open_raw_file(tmp_path / "a.raw")

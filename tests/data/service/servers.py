@@ -27,6 +27,7 @@ from phalanx.data.service.terms import terms_of
 from phalanx.data.sources.open import open_data
 from phalanx.data.training import training_pipeline
 from tests.processes import preload, start
+from tests.waiting import until
 
 KEY = "the servers' secret"
 BATCH = 7  # divides no number of samples here
@@ -138,7 +139,7 @@ class Servers:
     def log(self, number: int) -> Path:
         return self.folder / f"data-{number}.jsonl"
 
-    def told(self, number: int, kind: str) -> list[dict[str, Any]]:
+    def logged(self, number: int, kind: str) -> list[dict[str, Any]]:
         """The lines of one kind in a server's log."""
         if not self.log(number).exists():
             return []
@@ -147,8 +148,8 @@ class Servers:
 
     def bound(self, number: int) -> str:
         """The address at which a server listens, once it does."""
-        until(lambda: self.told(number, "start"))
-        return str(self.told(number, "start")[0]["address"])
+        until(lambda: self.logged(number, "start"))
+        return str(self.logged(number, "start")[0]["address"])
 
     def signal(self, number: int, which: int) -> None:
         pid = self.running[number].pid
@@ -161,7 +162,7 @@ class Servers:
         process.terminate()
         process.join(20)
         assert process.exitcode == 0
-        return self.told(number, "end")[0]
+        return self.logged(number, "end")[0]
 
     def kill(self) -> None:
         for process in self.running.values():
@@ -173,26 +174,18 @@ class Servers:
         for number in self.running:
             self.bound(number)
 
-    def service(self, *numbers: int, addresses: tuple[str, ...] = (), **settings: Any) -> "Told":
-        return Told(self, (*map(self.address, numbers), *addresses), **settings)
+    def service(self, *numbers: int, addresses: tuple[str, ...] = (), **settings: Any) -> "TestedService":
+        return TestedService(self, (*map(self.address, numbers), *addresses), **settings)
 
 
-class Told(Service):
-    """A service that remembers what it told the user."""
+class TestedService(Service):
+    """A service that remembers its messages to the user."""
 
     def __init__(self, servers: Servers, addresses: tuple[str, ...], *, key: str = KEY, **settings: Any) -> None:
-        self.words: list[str] = []
+        self.messages: list[str] = []
         config = settings.pop("config", servers.config)
         settings.setdefault("patience", Patience(silent_s=1.5, alone_s=0.2, timeout_s=20))
-        super().__init__(dict.fromkeys(addresses, key), config, tell=self.words.append, **settings)
+        super().__init__(dict.fromkeys(addresses, key), config, notify=self.messages.append, **settings)
 
     def said(self, text: str) -> bool:
-        return any(text in words for words in self.words)
-
-
-def until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+        return any(text in message for message in self.messages)

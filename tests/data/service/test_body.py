@@ -23,19 +23,19 @@ def micro_batches() -> list[MicroBatch]:
     return made
 
 
-def test_a_lease_tells_the_epoch_and_the_samples() -> None:
-    told = unpack_lease(memoryview(pack_lease(WORK)), 10)
-    assert told.epoch == 7
-    assert [(number, indices.tolist()) for number, indices in told.micro] == [(2, [5, 1]), (3, [0, 9, 4])]
+def test_a_lease_has_the_epoch_and_the_samples() -> None:
+    lease = unpack_lease(memoryview(pack_lease(WORK)), 10)
+    assert lease.epoch == 7
+    assert [(number, indices.tolist()) for number, indices in lease.micro] == [(2, [5, 1]), (3, [0, 9, 4])]
     with pytest.raises(Refused, match="samples"):
         unpack_lease(memoryview(pack_lease(WORK)), 9)
 
 
 def test_a_batch_comes_back_as_it_was() -> None:
     before, bad = micro_batches(), [(3, "truncated"), (4, "kein Bild: ü")]
-    made = pack_batch(before, bad)
-    after, told_bad = unpack_batch(memoryview(made.told), made.pixels)
-    assert told_bad == bad
+    packed = pack_batch(before, bad)
+    after, bad_after = unpack_batch(memoryview(packed.control), packed.pixels)
+    assert bad_after == bad
     for one, other in zip(before, after, strict=True):
         assert one.number == other.number
         assert one.images.stride() == other.images.stride()
@@ -51,12 +51,12 @@ def test_the_pixels_of_a_single_micro_batch_are_not_copied() -> None:
 @given(st.data())
 def test_damaged_bytes_are_refused_or_harmless(data: st.DataObject) -> None:
     """Whatever has the key may still be broken: no crash, and no memory beyond what has arrived."""
-    made = pack_batch(micro_batches(), [(3, "truncated")])
-    for told, unpack in (
-        (pack_lease(WORK), lambda told: unpack_lease(told, 10)),
-        (made.told, lambda told: unpack_batch(told, made.pixels)),
+    packed = pack_batch(micro_batches(), [(3, "truncated")])
+    for control, unpack in (
+        (pack_lease(WORK), lambda control: unpack_lease(control, 10)),
+        (packed.control, lambda control: unpack_batch(control, packed.pixels)),
     ):
-        broken = bytearray(told[: data.draw(st.integers(0, len(told)))])
+        broken = bytearray(control[: data.draw(st.integers(0, len(control)))])
         if broken:
             broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
         try:

@@ -1,4 +1,4 @@
-"""Memory is bounded on both sides: a trainer's slots come back, and a server does not make what nobody takes."""
+"""Memory is bounded on both sides: a trainer's slots come back, and a server makes no more than trainers take."""
 
 import threading
 from pathlib import Path
@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from phalanx.data.order import Work
-from phalanx.data.service import batch_workers as makers
-from phalanx.data.service.batch_workers import BatchWorkers, Done, Order
+from phalanx.data.service import batch_workers
+from phalanx.data.service.batch_workers import BatchRequest, BatchWorkers, FinishedBatch
 from phalanx.data.service.session import Session
 from phalanx.data.service.slots import Slots
 from phalanx.net.seal import Refused
-from tests.data.service.servers import configured, pipeline_of, until
+from tests.data.service.servers import configured, pipeline_of
+from tests.waiting import until
 
 
 def test_a_slot_is_free_when_no_tensor_over_it_is_left() -> None:
@@ -56,31 +57,31 @@ def test_a_server_rests_while_its_batches_wait_for_the_network(
 ) -> None:
     pipeline = pipeline_of(configured(photographs))
     batch_bytes = 4 * 24 * 24 * 3
-    monkeypatch.setattr(makers, "HELD_BYTES", 3 * batch_bytes)
-    done: list[Done] = []
+    monkeypatch.setattr(batch_workers, "MAX_UNSENT_BYTES", 3 * batch_bytes)
+    done: list[FinishedBatch] = []
     changed = threading.Condition()
 
-    def finished(one: Done) -> None:
+    def finished(one: FinishedBatch) -> None:
         with changed:
             done.append(one)
             changed.notify()
 
     session = Session(1, b"x", "trainer", None, 0, None)
     work = Work(0, 0, ((0, np.arange(4)),), 4, last=False)
-    crew = BatchWorkers(pipeline, None, finished)
+    workers = BatchWorkers(pipeline, None, finished)
     try:
         for number in range(12):
-            crew.add(Order(session, number, work, -1, None))
+            workers.add(BatchRequest(session, number, work, -1, None))
         until(lambda: len(done) >= 3)
         with changed:
             changed.wait(0.3)
         assert 3 <= len(done) <= 4, "one more may have been begun"
-        assert crew.waiting == 12 - len(done)
+        assert workers.waiting == 12 - len(done)
         for one in list(done):
-            crew.sent(one.num_bytes)
+            workers.sent(one.num_bytes)
         until(lambda: len(done) >= 6)
-        crew.forget(session)
-        assert crew.waiting == 0
+        workers.forget(session)
+        assert workers.waiting == 0
         assert all(torch.equal(one.pixels, done[0].pixels) for one in done if one.pixels is not None)  # type: ignore[arg-type]
     finally:
-        crew.close()
+        workers.close()

@@ -1,4 +1,4 @@
-"""Whoever has no key, an old version or nonsense to say is refused and counted, and serving goes on."""
+"""Messages without the key, of another version, or damaged are refused and counted, and serving goes on."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ import zmq
 from phalanx.data.order import Work
 from phalanx.data.service.body import pack_lease
 from phalanx.data.service.terms import Terms, terms_of
-from phalanx.data.service.wire import DataMessageKind, Header, Seal
+from phalanx.data.service.wire import DataMessageKind, Header, make_seal
 from phalanx.errors import UserError
 from phalanx.net import shared_memory as memory
 from phalanx.net.seal import as_json
@@ -22,7 +22,7 @@ from tests.data.service.servers import KEY, Servers, Task, content, pipeline_of,
 
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00NULL" + bytes(48)
 READY = b"\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
-OURS, THEIRS = Seal(KEY), Seal("guessed")
+OURS, THEIRS = make_seal(KEY), make_seal("guessed")
 
 
 def test_strangers_are_refused_and_counted_and_serving_goes_on(servers: Servers) -> None:
@@ -48,7 +48,7 @@ def test_strangers_are_refused_and_counted_and_serving_goes_on(servers: Servers)
 
 
 def _speak_otherwise(address: str) -> None:
-    """Connections that are hung up on."""
+    """Connections that the server ends."""
     host, port = address.removeprefix("tcp://").split(":")
     with socket.create_connection((host, int(port))) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 50)
@@ -77,26 +77,28 @@ def _speak_without_right(address: str) -> None:
 
 
 def _break_rules(address: str, terms: Terms) -> None:
-    """Somebody who has the key, joins, and then leases what cannot be."""
+    """A client with the key that joins, and then sends leases that cannot be used."""
     trainer = _dealer(address)
     area = memory.create(memory.TOKEN_BYTES + 2 * 1000)
 
-    def join(**told: Any) -> None:
+    def join(**fields: Any) -> None:
         trainer.send_multipart(OURS.frames(Header(DataMessageKind.HELLO)))
         nonce = json.loads(trainer.recv_multipart()[1])["nonce"]
-        trainer.send_multipart(OURS.frames(Header(DataMessageKind.JOIN, session=7), as_json({"nonce": nonce, **told})))
+        trainer.send_multipart(
+            OURS.frames(Header(DataMessageKind.JOIN, session=7), as_json({"nonce": nonce, **fields}))
+        )
 
     join(terms=terms, name="broken")  # garbage: nothing about memory
     join(terms=terms, name="broken", area=area.address, slot_bytes=1000)
     assert trainer.recv_multipart()[0][5] == DataMessageKind.WELCOME
     lease = Header(DataMessageKind.LEASE, slot=0, session=7, number=1)
-    told = pack_lease(Work(0, 0, ((0, np.array([1, 2, 3])),), 3, last=False))
-    trainer.send_multipart(OURS.frames(lease, told[:-1]))
+    control = pack_lease(Work(0, 0, ((0, np.array([1, 2, 3])),), 3, last=False))
+    trainer.send_multipart(OURS.frames(lease, control[:-1]))
     trainer.send_multipart(OURS.frames(lease, pack_lease(Work(0, 0, ((0, np.array([10**6])),), 1, last=False))))
-    trainer.send_multipart(OURS.frames(replace(lease, slot=2), told))
-    trainer.send_multipart([*OURS.frames(replace(lease, length=1 << 60), told), b"short"])
-    trainer.send_multipart([*OURS.frames(replace(lease, length=5, checksum=1), told), b"short"])
-    trainer.send_multipart(OURS.frames(lease, told))  # right at last, but larger than its slot: so it travels
+    trainer.send_multipart(OURS.frames(replace(lease, slot=2), control))
+    trainer.send_multipart([*OURS.frames(replace(lease, length=1 << 60), control), b"short"])
+    trainer.send_multipart([*OURS.frames(replace(lease, length=5, checksum=1), control), b"short"])
+    trainer.send_multipart(OURS.frames(lease, control))  # right at last, but larger than its slot: so it travels
     frames = trainer.recv_multipart()
     assert frames[0][5] == DataMessageKind.BATCH
     assert len(frames[2]) == 3 * 24 * 24 * 3

@@ -7,7 +7,7 @@ import pytest
 
 from phalanx.data.sources.cifar import open_cifar
 from phalanx.errors import UserError
-from tests.data.samples import REAL, Told, assert_helpful, needs_real_data, noise
+from tests.data.samples import REAL, FixedViews, assert_helpful, needs_real_data, noise
 
 NAMES_10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -33,7 +33,7 @@ def test_records_become_images_in_the_order_of_the_files(cifar10: Path) -> None:
     assert (len(train), len(val), train.classes) == (10, 3, NAMES_10)
     np.testing.assert_array_equal(train.labels, np.arange(10))
     record = np.fromfile(cifar10 / "data_batch_2.bin", dtype=np.uint8)[3073 + 1 : 2 * 3073]
-    image = train.read(np.array([3]), Told(32), 0, replace_bad=True).images[0]
+    image = train.read(np.array([3]), FixedViews(32), 0, replace_bad=True).images[0]
     np.testing.assert_array_equal(image, record.reshape(3, 32, 32).transpose(1, 2, 0))
     assert train.description == "CIFAR-10 binary, 10 × 32×32×3"
     assert (train.name(3), train.image_size) == ("cifar-10 train #3", 32)

@@ -6,7 +6,7 @@ import pytest
 from phalanx.config.schema import SyntheticConfig
 from phalanx.data.sources import embedded
 from phalanx.data.sources.embedded import open_digits, open_synthetic
-from tests.data.samples import Told
+from tests.data.samples import FixedViews
 
 
 def test_digits_are_divided_the_same_way_for_everybody() -> None:
@@ -16,7 +16,7 @@ def test_digits_are_divided_the_same_way_for_everybody() -> None:
     counts = np.bincount(train.labels) + np.bincount(val.labels)
     np.testing.assert_array_equal(np.bincount(val.labels), counts // 5)
     assert (train.images.shape[1:], train.image_size, train.images.max()) == ((8, 8, 1), 16, 255)
-    assert train.read(np.arange(3), Told(16), 0, replace_bad=True).images.shape == (3, 16, 16, 1)
+    assert train.read(np.arange(3), FixedViews(16), 0, replace_bad=True).images.shape == (3, 16, 16, 1)
     assert train.name(4) == "digits train #4"
 
 

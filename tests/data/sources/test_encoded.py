@@ -14,13 +14,13 @@ from phalanx.data.base import Read, Source, View
 from phalanx.data.sources.encoded import EncodedSource, batch_parts, decode_pool, decoded_as
 from phalanx.errors import UserError
 from tests.data.jpegs import jpeg, oriented, photograph
-from tests.data.samples import Told, assert_helpful, image_bytes, smooth
+from tests.data.samples import FixedViews, assert_helpful, image_bytes, smooth
 
 BROKEN = b"not an image"
 
 
 @dataclass(kw_only=True)
-class SliceState(EncodedSource):
+class InMemory(EncodedSource):
     """Compressed images in a list; None stands for a file that is gone."""
 
     held: list[bytes | None]
@@ -33,8 +33,8 @@ class SliceState(EncodedSource):
         return f"held {index}"
 
 
-def held(data: list[bytes | None], threads: int = 2) -> SliceState:
-    return SliceState(
+def encoded(data: list[bytes | None], threads: int = 2) -> InMemory:
+    return InMemory(
         held=data,
         description="held",
         classes=["a", "b"],
@@ -53,13 +53,13 @@ def levels(count: int) -> list[bytes | None]:
 
 
 def read(source: EncodedSource, *indices: int, replace_bad: bool = True) -> Read:
-    return source.read(np.array(indices, dtype=np.int64), Told(4), 0, replace_bad=replace_bad)
+    return source.read(np.array(indices, dtype=np.int64), FixedViews(4), 0, replace_bad=replace_bad)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_samples_come_in_the_order_asked_for(threads: int) -> None:
-    source: Source = held(levels(20), threads)
-    result = source.read(np.array([7, 0, 19, 7]), Told(4), 0, replace_bad=True)
+    source: Source = encoded(levels(20), threads)
+    result = source.read(np.array([7, 0, 19, 7]), FixedViews(4), 0, replace_bad=True)
     assert result.images.shape == (4, 4, 4, 3)
     np.testing.assert_array_equal(result.images[:, 0, 0, 0], [7, 0, 19, 7])
     np.testing.assert_array_equal(result.labels, [1, 0, 1, 1])
@@ -70,7 +70,7 @@ def test_samples_come_in_the_order_asked_for(threads: int) -> None:
 def test_views_are_asked_for_with_the_index_of_the_sample_and_the_size_of_its_image() -> None:
     views = tuple(View(0, i, 4, 4) for i in range(3))
     pixels = smooth(4, 8)
-    result = held([image_bytes(pixels)] * 3).read(np.arange(3), Told(4, views), 0, replace_bad=True)
+    result = encoded([image_bytes(pixels)] * 3).read(np.arange(3), FixedViews(4, views), 0, replace_bad=True)
     for i in range(3):
         np.testing.assert_array_equal(result.images[i], pixels[:, i : i + 4])
 
@@ -78,7 +78,7 @@ def test_views_are_asked_for_with_the_index_of_the_sample_and_the_size_of_its_im
 def test_a_bad_image_is_replaced_by_the_next_good_one_with_its_label() -> None:
     data = levels(8)
     data[2], data[3], data[7] = BROKEN, b"", None
-    result = read(held(data), 1, 2, 7, 3)
+    result = read(encoded(data), 1, 2, 7, 3)
     np.testing.assert_array_equal(result.indices, [1, 4, 0, 4])
     np.testing.assert_array_equal(result.images[:, 0, 0, 0], [1, 4, 0, 4])
     np.testing.assert_array_equal(result.labels, [1, 0, 0, 0])
@@ -89,33 +89,33 @@ def test_a_bad_image_is_replaced_by_the_next_good_one_with_its_label() -> None:
 def test_a_bad_image_is_left_out_where_exactness_counts() -> None:
     data = levels(5)
     data[1] = BROKEN
-    result = read(held(data), 0, 1, 2, replace_bad=False)
+    result = read(encoded(data), 0, 1, 2, replace_bad=False)
     np.testing.assert_array_equal(result.indices, [0, 2])
     np.testing.assert_array_equal(result.labels, [0, 0])
     assert result.images.shape == (2, 4, 4, 3)
     assert [index for index, _ in result.bad] == [1]
-    nothing = read(held(data), 1, replace_bad=False)
+    nothing = read(encoded(data), 1, replace_bad=False)
     assert nothing.images.shape == (0, 4, 4, 3)
 
 
 def test_a_hundred_bad_ones_in_a_row_end_the_search() -> None:
     data: list[bytes | None] = [*levels(3), *([BROKEN] * 150)]
     with pytest.raises(UserError) as caught:
-        read(held(data), 0, 10)
+        read(encoded(data), 0, 10)
     assert_helpful(caught.value, "100 images in a row", "held 10", "held 109", "not an image")
-    assert read(held(data), 60).indices.tolist() == [0]
+    assert read(encoded(data), 60).indices.tolist() == [0]
 
 
 def test_few_images_all_bad() -> None:
     with pytest.raises(UserError) as caught:
-        read(held([BROKEN, None]), 0)
+        read(encoded([BROKEN, None]), 0)
     assert_helpful(caught.value, "2 images in a row")
 
 
 def test_a_subset_never_takes_a_replacement_from_outside() -> None:
     data = levels(6)
     data[2] = BROKEN
-    subset = held(data).subset(np.array([2, 4, 5]))
+    subset = encoded(data).subset(np.array([2, 4, 5]))
     result = read(subset, 0, 1)
     np.testing.assert_array_equal(result.indices, [1, 1])
     np.testing.assert_array_equal(result.images[:, 0, 0, 0], [4, 4])
@@ -142,25 +142,25 @@ def test_jpegs_and_others_in_one_batch_whatever_the_threads() -> None:
     framing = RandomResizedCrop(16, flip=0.5, seed=3)
     indices = np.array([*range(30), 5, 18, 0], dtype=np.int64)
     for replace_bad in (True, False):
-        reads = [held(data, threads).read(indices, framing, 2, replace_bad=replace_bad) for threads in (0, 1, 2, 5)]
+        reads = [encoded(data, threads).read(indices, framing, 2, replace_bad=replace_bad) for threads in (0, 1, 2, 5)]
         for other in reads[1:]:
             np.testing.assert_array_equal(other.images, reads[0].images)
             np.testing.assert_array_equal(other.indices, reads[0].indices)
             assert other.bad == reads[0].bad
         assert [index for index, _ in reads[0].bad] == [5, 17, 18]
         assert len(reads[0].indices) == (33 if replace_bad else 28)
-        alone = held(data, 0).read(indices[8:9], framing, 2, replace_bad=replace_bad)
+        alone = encoded(data, 0).read(indices[8:9], framing, 2, replace_bad=replace_bad)
         np.testing.assert_array_equal(alone.images[0], reads[0].images[8 if replace_bad else 7])
 
 
 def test_settings_reach_the_decoder() -> None:
     data = jpeg(photograph(60, 80), exif=oriented(6))
     config = DataConfig(decode="exact", exif_orientation=True)
-    source = decoded_as(config, held([data])).subset(np.array([0]))
-    seen = source.read(np.array([0]), Told(60, (View(0, 0, 60, 60),)), 0, replace_bad=True)
+    source = decoded_as(config, encoded([data])).subset(np.array([0]))
+    seen = source.read(np.array([0]), FixedViews(60, (View(0, 0, 60, 60),)), 0, replace_bad=True)
     upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
     np.testing.assert_array_equal(seen.images[0], upright[:60, :60])
 
 
 def test_no_samples_give_an_empty_read() -> None:
-    assert read(held(levels(2))).images.shape == (0, 4, 4, 3)
+    assert read(encoded(levels(2))).images.shape == (0, 4, 4, 3)

@@ -9,7 +9,7 @@ import pytest
 from phalanx.data.sources.encoded import decode_pool
 from phalanx.data.sources.folders import FileSource, Names, open_class_folders
 from phalanx.errors import UserError
-from tests.data.samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth, write_images
+from tests.data.samples import REAL, FixedViews, assert_helpful, image_bytes, needs_real_data, smooth, write_images
 
 
 def opened(folder: Path, channels: int | None = None) -> FileSource:
@@ -26,7 +26,7 @@ def test_classes_are_the_sorted_folder_names(tmp_path: Path) -> None:
     assert source.classes == ["ape", "cat 2", "zebra"]
     np.testing.assert_array_equal(source.labels, [0, 0, 0, 1, 2, 2])
     assert source.name(3) == str(tmp_path / "cat 2" / "0.png")
-    result = source.read(np.array([5, 0]), Told(4), 0, replace_bad=True)
+    result = source.read(np.array([5, 0]), FixedViews(4), 0, replace_bad=True)
     np.testing.assert_array_equal(result.images[:, 0, 0, 0], [1, 10])
     assert (source.image_size, source.mean[0], source.channels) == (224, 0.485, 3)
     assert source.description == f"class folders in {tmp_path}, 6 images in 3 classes"
@@ -35,7 +35,7 @@ def test_classes_are_the_sorted_folder_names(tmp_path: Path) -> None:
 
 def test_grey_on_request(tmp_path: Path) -> None:
     source = opened(write_images(tmp_path, {"a": 1, "b": 1}), channels=1)
-    assert source.read(np.array([0]), Told(4), 0, replace_bad=True).images.shape == (1, 4, 4, 1)
+    assert source.read(np.array([0]), FixedViews(4), 0, replace_bad=True).images.shape == (1, 4, 4, 1)
     assert (source.mean, source.std) == ((0.449,), (0.226,))
     with pytest.raises(UserError) as caught:
         opened(tmp_path, channels=5)
@@ -62,7 +62,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     write_images(tmp_path, {"a": 1, "b": 1})
     odd = os.fsencode(tmp_path) + b"/b/\xff\xfe.png"
     (tmp_path / "b" / "0.png").rename(os.fsdecode(odd))
-    assert opened(tmp_path).read(np.array([1]), Told(4), 0, replace_bad=False).bad == []
+    assert opened(tmp_path).read(np.array([1]), FixedViews(4), 0, replace_bad=False).bad == []
 
 
 def test_linked_folders_and_files_are_followed(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_linked_folders_and_files_are_followed(tmp_path: Path) -> None:
     (data / "b").mkdir(parents=True)
     (data / "a").symlink_to(tmp_path / "store" / "a")
     (data / "b" / "linked.png").symlink_to(tmp_path / "store" / "b" / "0.png")
-    assert opened(data).read(np.arange(3), Told(4), 0, replace_bad=False).bad == []
+    assert opened(data).read(np.arange(3), FixedViews(4), 0, replace_bad=False).bad == []
 
 
 def test_a_circle_of_links_is_an_error_and_no_endless_loop(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_empty_class_folders_are_named(tmp_path: Path) -> None:
     (tmp_path / "void" / "notes.txt").write_text("nothing")
     with pytest.raises(UserError) as caught:
         opened(tmp_path)
-    assert_helpful(caught.value, "empty, void", "1 files there do not end like images")
+    assert_helpful(caught.value, "empty, void", "1 files there have no ending of an image")
 
 
 def test_no_class_folders(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_a_file_that_goes_away_is_a_bad_sample(tmp_path: Path) -> None:
     source = opened(write_images(tmp_path, {"a": 2, "b": 1}))
     (tmp_path / "a" / "0.png").unlink()
-    result = source.read(np.array([0]), Told(4), 0, replace_bad=True)
+    result = source.read(np.array([0]), FixedViews(4), 0, replace_bad=True)
     assert result.indices.tolist() == [1]
     assert "No such file" in result.bad[0][1]
 
@@ -115,7 +115,7 @@ def test_a_file_that_goes_away_is_a_bad_sample(tmp_path: Path) -> None:
 def test_real_photographs() -> None:
     source = open_class_folders(REAL / "pets", channels=None, pool=decode_pool(2))
     assert (len(source), len(source.classes), source.classes[0]) == (204, 10, "Abyssinian")
-    result = source.read(np.arange(0, 204, 4), Told(64), 0, replace_bad=False)
+    result = source.read(np.arange(0, 204, 4), FixedViews(64), 0, replace_bad=False)
     assert (len(result.images), result.bad) == (51, [])
     assert 60 < result.images.mean() < 180
 
@@ -125,5 +125,5 @@ def test_real_imagenet_folders() -> None:
     source = open_class_folders(REAL / "imagenette224" / "val", channels=None, pool=decode_pool(2))
     assert (len(source), source.classes[0]) == (500, "n01440764")
     np.testing.assert_array_equal(np.bincount(source.labels), [50] * 10)
-    result = source.read(np.arange(0, 500, 10), Told(224), 0, replace_bad=False)
+    result = source.read(np.arange(0, 500, 10), FixedViews(224), 0, replace_bad=False)
     assert (result.images.shape, result.bad) == ((50, 224, 224, 3), [])

@@ -20,7 +20,7 @@ from tests.data.shard_files import (
     write_tar,
     write_tfrecord,
 )
-from tests.data.sources.test_huggingface import save
+from tests.data.sources.shards.test_huggingface import save
 
 CLASSES = ["ape", "cat", "dog"]
 

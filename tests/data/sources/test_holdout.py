@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phalanx.data.sources.arrays import ArraySource, array_source
-from phalanx.data.sources.holdout import held_out, hold_out, under_classes
+from phalanx.data.sources.holdout import holdout_indices, split_holdout, with_classes
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful, noise
 
@@ -18,22 +18,22 @@ def source_of(labels: list[int], classes: list[str]) -> ArraySource:
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.99])
 def test_each_class_gives_its_share_and_keeps_one(share: float) -> None:
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(4), [1, 2, 10, 1000]))
-    chosen = held_out(labels, share)
+    chosen = holdout_indices(labels, share)
     counts = np.bincount(labels[chosen], minlength=4)
     assert counts[0] == 0
     assert counts[1] == 1
     assert counts[2] == min(9, max(1, round(10 * share)))
     assert counts[3] == min(999, round(1000 * share))
     np.testing.assert_array_equal(chosen, np.unique(chosen))
-    np.testing.assert_array_equal(chosen, held_out(labels, share))
+    np.testing.assert_array_equal(chosen, holdout_indices(labels, share))
 
 
 def test_classes_without_samples_do_not_matter() -> None:
-    assert len(held_out(np.array([5, 5, 9, 9]), 0.5)) == 2
+    assert len(holdout_indices(np.array([5, 5, 9, 9]), 0.5)) == 2
 
 
 def test_the_parts_are_disjoint_and_whole() -> None:
-    train, val, notes = hold_out(source_of([0, 0, 0, 1, 1, 2], ["a", "b", "c"]), 0.1, "here")
+    train, val, notes = split_holdout(source_of([0, 0, 0, 1, 1, 2], ["a", "b", "c"]), 0.1, "here")
     names = [part.name(i) for part in (train, val) for i in range(len(part))]
     assert sorted(names) == [f"noise #{i}" for i in range(6)]
     assert (len(train), len(val)) == (4, 2)
@@ -44,24 +44,24 @@ def test_the_parts_are_disjoint_and_whole() -> None:
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_shares_that_leave_nothing(share: float) -> None:
     with pytest.raises(UserError) as caught:
-        hold_out(source_of([0, 0], ["a"]), share, "here")
+        split_holdout(source_of([0, 0], ["a"]), share, "here")
     assert_helpful(caught.value, "here", "data.val_share", "data.val")
 
 
 def test_single_images_cannot_be_divided() -> None:
     with pytest.raises(UserError) as caught:
-        hold_out(source_of([0, 1], ["a", "b"]), 0.5, "here")
+        split_holdout(source_of([0, 1], ["a", "b"]), 0.5, "here")
     assert_helpful(caught.value, "here", "data.val")
 
 
 def test_labels_follow_the_names_of_the_classes() -> None:
-    mapped, notes = under_classes(source_of([0, 1, 1], ["b", "d"]), ["a", "b", "c", "d"], "x")
+    mapped, notes = with_classes(source_of([0, 1, 1], ["b", "d"]), ["a", "b", "c", "d"], "x")
     assert (mapped.labels.tolist(), mapped.classes, notes) == ([1, 3, 3], ["a", "b", "c", "d"], [])
 
 
 @pytest.mark.parametrize(("own", "known"), [(["0", "1"], ["a", "b"]), (["a", "b"], ["0", "1"])])
 def test_numbers_match_by_position_and_that_is_told(own: list[str], known: list[str]) -> None:
-    mapped, notes = under_classes(source_of([0, 1], own), known, "x")
+    mapped, notes = with_classes(source_of([0, 1], own), known, "x")
     assert mapped.labels.tolist() == [0, 1]
     assert "matched by number" in notes[0]
 
@@ -69,5 +69,5 @@ def test_numbers_match_by_position_and_that_is_told(own: list[str], known: list[
 @pytest.mark.parametrize(("own", "known"), [(["a", "x"], ["a", "b"]), (["0", "1"], ["a", "b", "c"])])
 def test_unknown_classes_are_named(own: list[str], known: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        under_classes(source_of([0, 1], own), known, "the data")
+        with_classes(source_of([0, 1], own), known, "the data")
     assert_helpful(caught.value, "the data", own[1], "a, b")

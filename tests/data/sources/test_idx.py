@@ -10,7 +10,7 @@ import pytest
 from phalanx.data.base import Pixels
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.errors import UserError
-from tests.data.samples import Told, assert_helpful, noise
+from tests.data.samples import FixedViews, assert_helpful, noise
 
 DEBIANS = Path("/usr/share/datasets/fashion-mnist")
 
@@ -36,7 +36,7 @@ def test_both_parts(tmp_path: Path, packed: bool) -> None:
     train, val = open_idx(folder, "train", channels=None), open_idx(folder, "val", channels=None)
     assert (len(train), len(val), train.channels, train.image_size) == (12, 4, 1, 28)
     assert train.classes == val.classes == [str(i) for i in range(10)]
-    pixels = val.read(np.arange(4), Told(28), 0, replace_bad=True).images
+    pixels = val.read(np.arange(4), FixedViews(28), 0, replace_bad=True).images
     np.testing.assert_array_equal(pixels[..., 0], noise(4, 28, 28, seed=4))
     assert val.name(1) == "fashion val #1"
     assert open_idx(folder, "val", channels=3).channels == 3

@@ -8,7 +8,7 @@ import pytest
 from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.lists import open_flat_folder, open_list
 from phalanx.errors import UserError
-from tests.data.samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth
+from tests.data.samples import REAL, FixedViews, assert_helpful, image_bytes, needs_real_data, smooth
 
 CLASSES = ["ape", "great white shark", "zebra"]
 
@@ -37,7 +37,7 @@ def test_numbers_make_the_classes_up_to_the_largest(pictures: Path) -> None:
     assert source.classes == ["0", "1", "2", "3"]
     np.testing.assert_array_equal(source.labels, [0, 3, 1])
     assert source.name(1) == str(pictures / "with blanks in it.png")
-    assert source.read(np.arange(3), Told(4), 0, replace_bad=False).bad == []
+    assert source.read(np.arange(3), FixedViews(4), 0, replace_bad=False).bad == []
 
 
 def test_names_make_the_classes_in_their_order(pictures: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_flat_folder(flat: Path, text: str) -> None:
     source = labelled(flat, text)
     assert [Path(source.name(i)).name for i in range(3)] == ["image_1.JPEG", "image_2.JPEG", "image_3.JPEG"]
     np.testing.assert_array_equal(source.labels, [0, 2, 1])
-    assert source.read(np.arange(3), Told(4), 0, replace_bad=False).bad == []
+    assert source.read(np.arange(3), FixedViews(4), 0, replace_bad=False).bad == []
 
 
 def test_a_label_alone_may_be_a_name_with_blanks(flat: Path) -> None:

@@ -12,7 +12,7 @@ from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.formats import FORMATS, recognise
 from phalanx.data.sources.open import Splits, open_data, open_split
 from phalanx.errors import UserError
-from tests.data.samples import REAL, Told, assert_helpful, image_bytes, needs_real_data, smooth, write_images
+from tests.data.samples import REAL, FixedViews, assert_helpful, image_bytes, needs_real_data, smooth, write_images
 from tests.data.sources.test_cifar import write_cifar10
 from tests.data.sources.test_idx import write_idx
 
@@ -158,7 +158,7 @@ def test_validation_takes_the_channels_of_training(tmp_path: Path) -> None:
     write_images(tmp_path / "digits", {"3": 1, "7": 2})
     val = opened(tmp_path / "m", val=tmp_path / "digits").val
     assert (val.channels, val.labels.tolist()) == (1, [3, 7, 7])
-    assert val.read(np.array([0]), Told(28), 0, replace_bad=False).images.shape == (1, 28, 28, 1)
+    assert val.read(np.array([0]), FixedViews(28), 0, replace_bad=False).images.shape == (1, 28, 28, 1)
 
 
 def test_the_run_seed_has_no_part_in_the_division(folders: Path) -> None:
@@ -244,7 +244,7 @@ def test_real_folders() -> None:
     assert (len(pets.train), len(pets.val)) == (184, 20)
     np.testing.assert_array_equal(np.bincount(pets.val.labels), [2] * 10)
     assert isinstance(splits.train, FileSource)
-    read = pets.val.read(np.arange(20), Told(96), 0, replace_bad=False)
+    read = pets.val.read(np.arange(20), FixedViews(96), 0, replace_bad=False)
     assert (len(read.images), read.bad) == (20, [])
 
 

@@ -263,11 +263,3 @@ class JobOfProcesses:
 
     def log(self, server: int) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "logs" / f"server-{server}.jsonl").read_text().splitlines()]
-
-
-def until(condition: Any, timeout_s: float = 20.0) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""async and ssp: nobody waits more than agreed, workers die and come back, nothing is lost or counted twice."""
+"""async and ssp: no worker waits more than agreed, workers die and come back, nothing is lost or counted twice."""
 
 import os
 import signal
@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from phalanx.exchange.pserver.servers import declare_lost
-from tests.exchange.pserver.pserver_jobs import JobOfProcesses, local, until
+from tests.exchange.pserver.pserver_jobs import JobOfProcesses, local
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("job", [(2, 1, "ipc")], indirect=True)

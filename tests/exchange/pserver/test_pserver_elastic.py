@@ -24,10 +24,10 @@ from tests.exchange.pserver.pserver_jobs import (
     optim,
     samples,
     train_step,
-    until,
     work,
 )
 from tests.processes import start
+from tests.waiting import until
 
 STEPS = 3  # that are whole before a worker dies
 

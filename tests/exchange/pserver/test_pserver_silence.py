@@ -16,7 +16,8 @@ from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.liveness import presence_id, watch_servers
 from phalanx.exchange.pserver.servers import Servers
-from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses, until
+from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses
+from tests.waiting import until
 
 LONG = 3000.0
 

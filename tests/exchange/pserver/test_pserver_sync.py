@@ -24,9 +24,9 @@ from tests.exchange.pserver.pserver_jobs import (
     model,
     optim,
     samples,
-    until,
     work,
 )
+from tests.waiting import until
 
 ADAMW = ("name=adamw", "lr=0.01", "weight_decay=0.1", "decay_norm_and_bias=false")
 

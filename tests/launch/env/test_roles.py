@@ -227,7 +227,7 @@ TABLE: dict[str, tuple[dict[str, str], Role | None]] = {
 
 
 @pytest.mark.parametrize(("variables", "expected"), TABLE.values(), ids=TABLE)
-def test_each_dialect_is_read(variables: dict[str, str], expected: Role | None) -> None:
+def test_each_launcher_is_read(variables: dict[str, str], expected: Role | None) -> None:
     assert role_from_env(variables) == expected
 
 
@@ -240,17 +240,17 @@ REFUSED = {
     "fewer than Slurm started": ({**SRUN, **env("RANK=1 WORLD_SIZE=2")}, "contradict srun"),
     "RANK is not OpenMPI's": ({**MPIRUN, **env("RANK=0 WORLD_SIZE=2")}, "contradict mpirun"),
     "Slurm's task beyond the step": ({**SRUN, "SLURM_PROCID": "4"}, "SLURM_PROCID=4 does not fit"),
-    "Slurm's tasks do not add up": ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2,3"}, "does not fit the tasks"),
+    "Slurm's tasks do not add up": ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2,3"}, "does not match Slurm's lists"),
     "Slurm's nodes are broken": ({**SRUN, "SLURM_STEP_NODELIST": "n[07-"}, "not a list of hosts"),
-    "mpirun elsewhere than rank 0": ({**MPIRUN, "OMPI_COMM_WORLD_RANK": "0"}, "cannot know where to meet"),
-    "mpirun of another kind": ({**MPIRUN, "OMPI_MCA_orte_hnp_uri": ""}, "cannot know where to meet"),
+    "mpirun elsewhere than rank 0": ({**MPIRUN, "OMPI_COMM_WORLD_RANK": "0"}, "do not know rank 0"),
+    "mpirun of another kind": ({**MPIRUN, "OMPI_MCA_orte_hnp_uri": ""}, "do not know rank 0"),
     "an unknown Paddle role": ({**FLEET, "TRAINING_ROLE": "HETER_TRAINER"}, "none of TRAINER, PSERVER"),
     "a Paddle trainer too many": (
         {**FLEET, **env("TRAINING_ROLE=TRAINER PADDLE_TRAINER_ID=2")},
         "PADDLE_TRAINERS_NUM=2",
     ),
     "a Paddle trainer without a number": ({**FLEET, "TRAINING_ROLE": "TRAINER"}, "PADDLE_TRAINER_ID=''"),
-    "Paddle trainers uncounted": (env("PADDLE_TRAINER_ID=0"), "how many trainers"),
+    "Paddle trainers uncounted": (env("PADDLE_TRAINER_ID=0"), "the number of trainers"),
     "a Paddle server elsewhere": (
         {**FLEET, **env("TRAINING_ROLE=PSERVER POD_IP=10.0.0.9")},
         "10.0.0.9:6174 is none of",
@@ -270,7 +270,7 @@ REFUSED = {
         {**TORCHRUN, **PADDLE_LAUNCH},
         "trainer 5 of 8, and Paddle says trainer 2 of 4",
     ),
-    "Paddle and DMLC": ({**PADDLE_LAUNCH, **DMLC, "DMLC_ROLE": "worker"}, "told two things"),
+    "Paddle and DMLC": ({**PADDLE_LAUNCH, **DMLC, "DMLC_ROLE": "worker"}, "two launchers contradict each other"),
     "an unknown role of ours": (env("PHALANX_RANK=0 PHALANX_WORLD=1 PHALANX_ROLE=boss"), "PHALANX_ROLE='boss'"),
     "a key that is not there": ({**TORCHRUN, "PHALANX_KEY_FILE": "/nowhere/key"}, "/nowhere/key"),
 }
@@ -317,7 +317,7 @@ def test_launchers_that_only_count_make_the_last_ranks_servers() -> None:
     names = [assign_role(role, exchange).name for role in roles]
     assert names == ["trainer-0", "trainer-1", "trainer-2", "trainer-3", "server-0", "server-1"]
     assert {assign_role(role, exchange).servers for role in roles} == {("", "")}
-    with pytest.raises(UserError, match="started 2 processes, and 2 of them are to be servers"):
+    with pytest.raises(UserError, match="started 2 processes, and the job needs 2 of them as servers"):
         decided(Role(world=2, launcher="srun"), "exchange.method=pserver", "exchange.servers=2")
 
 
@@ -345,9 +345,7 @@ def test_a_declared_trainer_never_becomes_a_server(given: list[str], named: str)
         assert role is not None
         exchange, note = decided(role, *given)
         assert (exchange.method, exchange.workers) == ("collective", 2)
-        assert note.startswith(
-            f"note: {named} is overruled: PADDLE_TRAINING_ROLE=TRAINER and PADDLE_TRAINERS=2 are set"
-        )
+        assert note.startswith(f"note: {named} is ignored: PADDLE_TRAINING_ROLE=TRAINER and PADDLE_TRAINERS=2 are set")
         assert assign_role(role, exchange) == role
         assert decided(role)[1] == decided(role, "--update_method=collective")[1] == ""
 
@@ -356,7 +354,7 @@ def test_a_recipe_that_wants_servers_is_overruled_too() -> None:
     role = role_from_env({**DIST_TRAIN_NCCL2, "PADDLE_TRAINER_ID": "0"})
     layers, note = settings_from_role(role, [Layer("mine.yaml", {"exchange": {"method": "pserver"}})], [])
     assert last_value(layers, "exchange.method", None) == "collective"
-    assert note.startswith("note: exchange.method=pserver of mine.yaml is overruled")
+    assert note.startswith("note: exchange.method=pserver of mine.yaml is ignored")
 
 
 NCCL2_TRAINER = {**DIST_TRAIN_NCCL2, "PADDLE_TRAINER_ID": "0"}
@@ -374,7 +372,7 @@ CONTRADICTIONS = {
     "other servers": (GUIDE_TRAINER, ["--servers=3"], f"{GUIDE_IPS} contradicts --servers 3"),
     "other servers, DMLC": (WORKER, ["exchange.servers=3"], "DMLC_NUM_SERVER=2 contradicts exchange.servers=3"),
     "other workers": (GUIDE_TRAINER, ["--workers=4"], "PADDLE_TRAINERS=2 contradicts --workers 4"),
-    "other workers, told a server": (GUIDE_SERVER, ["--workers=4"], "PADDLE_TRAINERS=2 contradicts --workers 4"),
+    "other workers, for a server": (GUIDE_SERVER, ["--workers=4"], "PADDLE_TRAINERS=2 contradicts --workers 4"),
     "other workers, DMLC": (WORKER, ["--workers=4"], "DMLC_NUM_WORKER=6 contradicts --workers 4"),
     "other workers, collective": (NCCL2_TRAINER, ["--workers=4"], "PADDLE_TRAINERS=2 contradicts --workers 4"),
     "other workers, pserver typed": (

@@ -61,9 +61,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def note(self, content: dict[str, Any]) -> None:
         parts = urlsplit(self.path)
-        told = {"method": self.command, "path": parts.path, "user": parse_qs(parts.query)["user.name"]}
+        record = {"method": self.command, "path": parts.path, "user": parse_qs(parts.query)["user.name"]}
         with (FOLDER / "requests.jsonl").open("a") as file:
-            file.write(json.dumps({**told, "content": content}) + "\n")
+            file.write(json.dumps({**record, "content": content}) + "\n")
 
 
 def count(component: dict[str, Any]) -> int:

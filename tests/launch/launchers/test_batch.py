@@ -11,13 +11,13 @@ import pytest
 
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
-from phalanx.launch.launchers.batch_script import BatchJob, Dialect, Resources, clock, parse_time, script, share
-from phalanx.launch.launchers.mpirun import MpirunShell
+from phalanx.launch.launchers.batch_script import BatchJob, Resources, ScriptSyntax, clock, parse_time, script, share
+from phalanx.launch.launchers.mpi import MpirunShell
 from phalanx.launch.launchers.sge import Pbs, QrshShell, Sge
 from phalanx.launch.launchers.sge import allocation as sge_allocation
 from phalanx.launch.launchers.slurm import Slurm, SrunShell
 from phalanx.launch.launchers.slurm import allocation as slurm_allocation
-from phalanx.launch.remote_shell import deaf_to
+from phalanx.launch.remote_shell import ignore_signals
 
 NASTY = ("optim.lr=0.1", "a b", "it's", 'say "hi"', "$HOME", "`id`", "two\nlines", "ünïcode", "*", "!x", "")
 
@@ -28,15 +28,15 @@ def job(run: Path, **asked: object) -> BatchJob:
     return BatchJob("digits", run, run.parent, "phalanx launch …", launch, ("digits", "--out", str(run)), resources)
 
 
-def directives(dialect: Dialect, batch: BatchJob) -> list[str]:
-    lines = script(dialect, batch, batch.run / "job").splitlines()
-    return [line.removeprefix(f"{dialect.marker} ") for line in lines if line.startswith(f"{dialect.marker} ")]
+def directives(syntax: ScriptSyntax, batch: BatchJob) -> list[str]:
+    lines = script(syntax, batch, batch.run / "job").splitlines()
+    return [line.removeprefix(f"{syntax.marker} ") for line in lines if line.startswith(f"{syntax.marker} ")]
 
 
 def test_slurm_is_asked_for_what_the_job_needs(tmp_path: Path) -> None:
     asked = {"time_s": 5400, "partition": "gpu", "account": "me", "gpus_per_node": 4, "directives": ("--qos=high",)}
     batch = job(tmp_path / "run", **asked)
-    assert directives(Slurm.dialect, batch) == [
+    assert directives(Slurm.syntax, batch) == [
         "--job-name=digits",
         f"--output={tmp_path}/run/logs/batch.log",
         "--open-mode=append",
@@ -50,15 +50,15 @@ def test_slurm_is_asked_for_what_the_job_needs(tmp_path: Path) -> None:
         "--requeue",
         "--qos=high",
     ]
-    assert '--output="/a b/100%%/logs/batch.log"' in directives(Slurm.dialect, job(Path("/a b/100%")))
+    assert '--output="/a b/100%%/logs/batch.log"' in directives(Slurm.syntax, job(Path("/a b/100%")))
 
 
 def test_grid_engine_and_pbs_differ_in_words_only(tmp_path: Path) -> None:
     batch = replace(job(tmp_path / "run", time_s=5400, partition="all.q"), name="2nd try")
-    sge, pbs = directives(Sge.dialect, batch), directives(Pbs.dialect, batch)
+    sge, pbs = directives(Sge.syntax, batch), directives(Pbs.syntax, batch)
     assert {"-N job-2nd_try", "-pe gloo 2", "-l h_rt=01:30:00,s_rt=01:29:00", "-q all.q", "-r y", "-notify"} <= set(sge)
     assert {"-N job-2nd_try", "-l select=2:ncpus=3", "-l walltime=01:30:00", "-q all.q", "-r y"} <= set(pbs)
-    assert 'sort -u "$PBS_NODEFILE" >"$run/hosts"' in script(Pbs.dialect, batch, tmp_path / "job")
+    assert 'sort -u "$PBS_NODEFILE" >"$run/hosts"' in script(Pbs.syntax, batch, tmp_path / "job")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def echoing(tmp_path: Path) -> BatchJob:
 
 def run_script(batch: BatchJob) -> list[str]:
     path = batch.run / "job"
-    path.write_text(script(Slurm.dialect, batch, path))
+    path.write_text(script(Slurm.syntax, batch, path))
     words: list[str] = json.loads(subprocess.run(["bash", path], capture_output=True, text=True, check=True).stdout)
     return words
 
@@ -113,7 +113,7 @@ def test_small_sums() -> None:
     assert [share(4, 2), share(5, 2), share(1, 4)] == [2, 3, 1]
 
 
-def test_carriers_quote_where_a_shell_reads_and_only_there() -> None:
+def test_remote_shells_quote_only_what_a_shell_reads() -> None:
     """What each would run, run here: qrsh gives its words to a shell, the others do not."""
     tell = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))", *NASTY]
 
@@ -133,23 +133,26 @@ def test_carriers_quote_where_a_shell_reads_and_only_there() -> None:
     assert printed(QrshShell("n1").command(Host("n1"), tell)) == list(NASTY)
 
 
-def test_a_role_that_was_started_deaf_to_sigterm_stays_so() -> None:
-    """Slurm signals every process of a job, and the launcher stops trainers too: one of the two must not be heard."""
+def test_a_role_that_starts_with_sigterm_ignored_keeps_ignoring_it() -> None:
+    """Slurm signals every process of a job, and the launcher stops trainers too: one of the two must not be handled."""
     role = "import time; from phalanx.signals import StopRequest\n"
     role += "with StopRequest() as stop:\n print('ready', flush=True)\n while not stop: time.sleep(0.01)\n"
     role += "print(stop.received.name)"
-    for deaf, heard in ((True, "SIGINT"), (False, "SIGTERM")):
+    for ignored, handled in ((True, "SIGINT"), (False, "SIGTERM")):
         argv = [sys.executable, "-c", role]
         process = subprocess.Popen(
-            deaf_to("TERM", argv) if deaf else argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            ignore_signals("TERM", argv) if ignored else argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
-        if deaf:
+        if ignored:
             process.send_signal(signal.SIGTERM)
             process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=120)[0] == f"{heard}\n"
+        assert process.communicate(timeout=120)[0] == f"{handled}\n"
 
 
 def test_the_hosts_of_an_allocation(tmp_path: Path) -> None:
@@ -171,7 +174,7 @@ REFUSED = {
     "no parallel environment": (["--launcher", "sge"], "needs --pe"),
     "outside of a job": (["--launcher", "srun"], "needs an allocation"),
     "two lines": (["--launcher", "slurm", "--directive", "--qos=a\nrm -rf /"], "has a line break"),
-    "mpirun's hosts": (["--launcher", "mpi", "--ips", "me@a"], "as another user"),
+    "mpirun's hosts": (["--launcher", "mpi", "--ips", "me@a"], "cannot use the user or port"),
 }
 
 

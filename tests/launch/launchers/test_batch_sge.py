@@ -1,4 +1,4 @@
-"""A job on a real Grid Engine: submitted, followed, warned and queued again, deleted."""
+"""A job on a real Grid Engine: submitted, followed, warned and requeued, deleted."""
 
 import json
 import os
@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from phalanx.runs.events import read_events
-from tests.lab.hosts import hosts_up, until
+from tests.lab.hosts import hosts_up
 from tests.lab.sge import sge_up
 from tests.launch.launchers.test_batch_slurm import SETTINGS, newest, text
+from tests.waiting import until
 
 LAUNCH = [sys.executable, "-m", "phalanx", "launch", "-n", "2", "--launcher", "sge", "--nodes", "2"]
 
 
 @pytest.mark.lab
 def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) -> None:
-    """Three hosts for a job of two: Grid Engine does not give a job that is queued again all of its hosts back."""
+    """Three hosts for a job of two: Grid Engine does not give a requeued job all of its hosts back."""
     run = tmp_path / "run"
     with hosts_up(3) as lab, sge_up(lab) as sge:
         launch = [*LAUNCH, "--pe", sge.PE, "--", "train", *SETTINGS, "--out", str(run)]
@@ -32,7 +33,7 @@ def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) ->
         launcher = next(one for one in lab.processes(str(run)) if {"launch", "qrsh"} <= set(one.words))
         os.kill(launcher.pid, signal.SIGUSR1)  # as at the soft limit
         until(lambda: "resumed at step" in text(run / "log.txt"), why=lambda: text(run / "logs/batch.log"))
-        assert "the job is queued again, and goes on from its checkpoint" in text(run / "logs/batch.log")
+        assert "requeueing the job; it resumes from its checkpoint" in text(run / "logs/batch.log")
         resumed = [event["step"] for event in read_events(run) if event["kind"] == "resume"]
         assert resumed[0] >= 4
 
@@ -52,7 +53,7 @@ def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) ->
 def roles_in(pid: int) -> list[str]:
     """The name of a role, from its environment."""
     try:
-        told = dict(word.partition("=")[::2] for word in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+        variables = dict(word.partition("=")[::2] for word in Path(f"/proc/{pid}/environ").read_text().split("\0"))
     except OSError:
         return []
-    return [told["PHALANX_NAME"]] if "PHALANX_NAME" in told else []
+    return [variables["PHALANX_NAME"]] if "PHALANX_NAME" in variables else []

@@ -1,4 +1,4 @@
-"""A job on a real Slurm of two nodes: submitted, queued again and resumed by itself, cancelled."""
+"""A job on a real Slurm of two nodes: submitted, requeued and resumed, cancelled."""
 
 import json
 import os
@@ -12,8 +12,9 @@ import pytest
 from phalanx.launch.record import load_record
 from phalanx.runs import checkpoint
 from tests.conftest import LEAN, train_digits
-from tests.lab.hosts import hosts_up, until
+from tests.lab.hosts import hosts_up
 from tests.lab.slurm import Slurm, slurm_up
+from tests.waiting import until
 
 SETTINGS = ["digits", "model.name=wrn10_1", "train.length=400ep", *LEAN, "train.log_every=2"]
 SETTINGS += ["--global-batch-size", "96", "checkpoint.every=100%", "eval.every=100%"]
@@ -71,7 +72,7 @@ def test_a_job_goes_on_from_the_checkpoint_that_is_asked_for(tmp_path: Path) -> 
 
 @pytest.mark.lab
 def test_an_evaluator_on_the_last_node_ends_well(tmp_path: Path) -> None:
-    """Slurm's roles do not hear SIGTERM: those that wait to be ended are told in another way, and none is killed."""
+    """Roles under Slurm ignore SIGTERM: helpers are stopped by another signal, and none is killed."""
     run = tmp_path / "run"
     train = ["digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "--data-servers", "1", "--out", str(run)]
     words = ["-n", "1", "--launcher", "slurm", "--nodes", "2", "--evaluator-on", "last"]
@@ -84,7 +85,7 @@ def test_an_evaluator_on_the_last_node_ends_well(tmp_path: Path) -> None:
         "trainer-0": ("h1", "ended", 0),
         "evaluator-0": ("h2", "ended", 0),
     }
-    assert "the job has succeeded after" in said.stdout
+    assert "job finished in" in said.stdout
     assert "SIG" not in said.stdout + text(run / "logs" / "evaluator-0.log")
     assert "validation at step 4" in text(run / "logs" / "evaluator-0.log")
 
@@ -103,10 +104,10 @@ def test_tasks_of_srun_speak_where_each_has_a_file(tmp_path: Path) -> None:
 
 
 def assert_followed(said: str, job: str, slurm: Slurm) -> None:
-    """The screen of who submitted: how the job stood in the queue, and what it printed."""
+    """The output of the submitting command: the states of the job in the queue, and its log."""
     assert f"job {job} is submitted" in said
     assert f"job {job} is running: h[1-2]" in said
-    assert "the job is queued again" in said
+    assert "requeueing the job" in said
     assert f"job {job} is waiting: BeginTime" in said
     assert "trainer-0@h1 | " in said
     assert f"job {job} has ended: CANCELLED" in said, slurm.logs()

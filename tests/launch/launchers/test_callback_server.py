@@ -1,4 +1,4 @@
-"""Who may dial in: those with the launcher's key and the word, as many as are expected, over an encrypted line."""
+"""Agents may connect with the launcher's key and the token, as many as expected, encrypted."""
 
 import asyncio
 
@@ -8,87 +8,87 @@ import zmq.asyncio
 from zmq.utils import z85
 
 from phalanx.errors import UserError
-from phalanx.launch.channel import Loss
-from phalanx.launch.launchers.callback_agent import Invitation, parse_invitation
+from phalanx.launch.channel import Disconnect
+from phalanx.launch.launchers.callback_agent import Callback, parse_callback
 from phalanx.launch.launchers.callback_server import CallbackServer
 from phalanx.launch.messages import Message, decode, encode
 
-SHORT_S = 0.5  # in which nothing is to happen
+SHORT_S = 0.5  # nothing happens in that time
 
 
-async def caller(context: zmq.asyncio.Context, invitation: Invitation, *, encrypted: bool = True) -> zmq.asyncio.Socket:
+async def connect(context: zmq.asyncio.Context, callback: Callback, *, encrypted: bool = True) -> zmq.asyncio.Socket:
     socket = context.socket(zmq.DEALER)
     socket.linger = 0
     if encrypted:
         socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
-        socket.curve_serverkey = invitation.key
-    socket.connect(invitation.place)
-    await socket.send(encode({"dial": invitation.word, "address": "10.0.0.9"}))
+        socket.curve_serverkey = callback.public_key
+    socket.connect(callback.address)
+    await socket.send(encode({"token": callback.token, "address": "10.0.0.9"}))
     return socket
 
 
-async def said(socket: zmq.asyncio.Socket) -> Message:
+async def received(socket: zmq.asyncio.Socket) -> Message:
     return decode(await asyncio.wait_for(socket.recv(), 10)) or {}
 
 
-def test_only_who_knows_key_and_word_is_let_in() -> None:
+def test_key_and_token_are_required() -> None:
     async def main() -> None:
-        bridge = CallbackServer("127.0.0.1", 1)
-        good = bridge.invitation
-        assert parse_invitation(str(good)) == good
+        server = CallbackServer("127.0.0.1", 1)
+        good = server.callback
+        assert parse_callback(str(good)) == good
         public, _ = zmq.curve_keypair()
         with zmq.asyncio.Context() as context:
-            strangers = [
-                await caller(context, Invitation(good.place, good.key, "0" * 64)),
-                await caller(context, Invitation(good.place, z85.decode(public), good.word)),
-                await caller(context, good, encrypted=False),
+            refused = [
+                await connect(context, Callback(good.address, good.public_key, "0" * 64)),
+                await connect(context, Callback(good.address, z85.decode(public), good.token)),
+                await connect(context, good, encrypted=False),
             ]
-            assert not await bridge.wait(SHORT_S)
-            friend = await caller(context, good)
-            assert await bridge.wait(10)
-            assert await said(friend) == {"do": "ping"}
-            late = await caller(context, good)
-            assert await said(late) == {"do": "bye"}
-            assert len(bridge.callers) == 1
-            for socket in (*strangers, friend, late):
+            assert not await server.wait(SHORT_S)
+            agent = await connect(context, good)
+            assert await server.wait(10)
+            assert await received(agent) == {"request": "ping"}
+            late = await connect(context, good)
+            assert await received(late) == {"request": "bye"}
+            assert len(server.connections) == 1
+            for socket in (*refused, agent, late):
                 socket.close()
-        bridge.close()
+        server.close()
 
     asyncio.run(main())
 
 
-def test_a_caller_is_a_channel() -> None:
+def test_a_connection_is_a_channel() -> None:
     async def main() -> None:
-        bridge = CallbackServer("127.0.0.1", 1)
-        heard: list[Message] = []
-        lost: list[Loss] = []
+        server = CallbackServer("127.0.0.1", 1)
+        messages: list[Message] = []
+        lost: list[Disconnect] = []
         with zmq.asyncio.Context() as context:
-            first = await caller(context, bridge.invitation)
-            assert await bridge.wait(10)
-            await first.send(encode({"say": "bye"}))  # it ends before the job begins: another may take its place
-            while bridge.callers:
+            first = await connect(context, server.callback)
+            assert await server.wait(10)
+            await first.send(encode({"event": "bye"}))  # it ends before the job begins: another may connect
+            while server.connections:
                 await asyncio.sleep(0.01)
-            second = await caller(context, bridge.invitation)
-            assert await bridge.wait(10)
-            channel = bridge.channel(bridge.callers[0], heard.append, lost.append)
-            while await said(second) != {"do": "greet"}:
+            second = await connect(context, server.callback)
+            assert await server.wait(10)
+            channel = server.channel(server.connections[0], messages.append, lost.append)
+            while await received(second) != {"request": "hello"}:
                 pass
-            await second.send(encode({"say": "hello"}))
-            while not heard:
+            await second.send(encode({"event": "hello"}))
+            while not messages:
                 await asyncio.sleep(0.01)
-            await second.send(encode({"say": "bye"}))
+            await second.send(encode({"event": "bye"}))
             while not lost:
                 await asyncio.sleep(0.01)
             await asyncio.wait_for(channel.close(), 10)
             first.close()
             second.close()
-        bridge.close()
-        assert heard == [{"say": "hello"}]
-        assert lost[0].printed == ("the cluster told it to end",)
+        server.close()
+        assert messages == [{"event": "hello"}]
+        assert lost[0].printed == ("the cluster ended it",)
 
     asyncio.run(main())
 
 
-def test_an_invitation_that_is_none() -> None:
-    with pytest.raises(UserError, match="PHALANX_INVITATION is not set"):
-        parse_invitation("")
+def test_a_missing_callback() -> None:
+    with pytest.raises(UserError, match="PHALANX_CALLBACK is not set"):
+        parse_callback("")

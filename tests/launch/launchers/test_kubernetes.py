@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from phalanx.cli.main import app
 from phalanx.errors import UserError
 from phalanx.launch.env.roles import role_from_env
-from phalanx.launch.launchers.manifests import RECIPE_FOLDER, job_name
+from phalanx.launch.launchers.manifests import RECIPE, RECIPE_FOLDER, job_name
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
+from tests.custom.project import OWN, write_project
 from tests.lab.hosts import Lab
 
 Manifest = dict[str, Any]
@@ -41,15 +42,15 @@ def expand(text: str, known: dict[str, str]) -> str:
 
 def environment(documents: list[Manifest], job: Manifest, index: int) -> dict[str, str]:
     """The variables of a pod as Kubernetes would set them."""
-    told: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for variable in job["spec"]["template"]["spec"]["containers"][0]["env"]:
         if "value" in variable:
-            told[variable["name"]] = expand(variable["value"], told)
+            variables[variable["name"]] = expand(variable["value"], variables)
         else:
             wanted = variable["valueFrom"]["secretKeyRef"]
             (secret,) = (one for one in of_kind("Secret", documents) if one["metadata"]["name"] == wanted["name"])
-            told[variable["name"]] = secret["stringData"][wanted["key"]]
-    return {**told, "JOB_COMPLETION_INDEX": str(index)}
+            variables[variable["name"]] = secret["stringData"][wanted["key"]]
+    return {**variables, "JOB_COMPLETION_INDEX": str(index)}
 
 
 @pytest.fixture
@@ -122,8 +123,8 @@ def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
     ("words", "message"),
     [
         ([], "needs --image"),
-        (["--image", "x", "--namespace", "Up_per"], "not a name of Kubernetes"),
-        (["--image", "x", "--volume-claim", "-"], "not a name of Kubernetes"),
+        (["--image", "x", "--namespace", "Up_per"], "not a Kubernetes name"),
+        (["--image", "x", "--volume-claim", "-"], "not a Kubernetes name"),
         (["--image", "x", "--max-restarts", "2"], "has no --max-restarts"),
         (["--image", "x", "--ips", "a"], "has no -H, --ips"),
     ],
@@ -161,6 +162,17 @@ def test_names(run: str, name: str) -> None:
     assert job_name(run) == name
 
 
+def test_the_users_code_is_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write_project(tmp_path))
+    documents = manifests("-n", "2", "--image", "x", "--", "train", "digits", *OWN)
+    (config,) = of_kind("ConfigMap", documents)
+    for job in of_kind("Job", documents):
+        (volume,) = (one for one in job["spec"]["template"]["spec"]["volumes"] if one["name"] == "recipe")
+        seen = {item["path"]: config["data"][item["key"]] for item in volume["configMap"]["items"]}
+        assert seen["code/nets.py"] == (tmp_path / "nets.py").read_text()
+        assert "code/nets.py:TinyNet" in seen[RECIPE]
+
+
 @pytest.mark.lab
 def test_the_pods_train_together(lab: Lab, tmp_path: Path) -> None:
     """Every pod of the manifests as a process on one of two hosts, in the order that suits them least."""
@@ -177,11 +189,11 @@ def test_the_pods_train_together(lab: Lab, tmp_path: Path) -> None:
     for name, text in config["data"].items():
         (mounted / name).write_text(text)
     for job, index in reversed(pods):
-        told = environment(documents, job, index)
-        argv = [expand(word, told) for word in job["spec"]["template"]["spec"]["containers"][0]["command"]]
+        variables = environment(documents, job, index)
+        argv = [expand(word, variables) for word in job["spec"]["template"]["spec"]["containers"][0]["command"]]
         argv = [word.replace(RECIPE_FOLDER, str(mounted)) for word in argv]
         host = places[f"{job['metadata']['name']}-{index}.{service}"]
-        started.append(lab.start(host, argv, cwd=tmp_path, env=told))
+        started.append(lab.start(host, argv, cwd=tmp_path, env=variables))
     with (lab.folder / "etc_hosts").open("a") as names:  # known only when the processes run already
         names.writelines(f"{lab.address(host)} {name}\n" for name, host in places.items())
     words_of_all = ""

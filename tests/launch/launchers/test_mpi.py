@@ -1,4 +1,4 @@
-"""OpenMPI over two hosts with sshd: as our carrier, and by itself, where ranks meet on mpirun's host."""
+"""OpenMPI over two hosts with sshd: as our remote shell, and by itself, with the rendezvous on mpirun's host."""
 
 import sys
 from pathlib import Path
@@ -20,13 +20,13 @@ PHALANX = [sys.executable, "-m", "phalanx"]
 def test_two_hosts_over_openmpi(tmp_path: Path) -> None:
     require_tools({OPENMPI.program: OPENMPI.package})
     with hosts_up(2) as lab:
-        carried = lab.start("h1", launch(lab, tmp_path / "carried"), cwd=tmp_path, env=OPENMPI.root)
+        launched = lab.start("h1", launch(lab, tmp_path / "launched"), cwd=tmp_path, env=OPENMPI.root)
         alone = [*openmpi_on(lab, lab.names), *PHALANX, "train", *SETTINGS, "--out", str(tmp_path / "alone")]
         by_itself = lab.start("h1", alone, cwd=tmp_path, env=OPENMPI.root)
-        for process in (carried, by_itself):
+        for process in (launched, by_itself):
             said, _ = process.communicate(timeout=180)
             assert process.returncode == 0, said
-        losses = [last_step(tmp_path / name)["loss"] for name in ("carried", "alone")]
+        losses = [last_step(tmp_path / name)["loss"] for name in ("launched", "alone")]
         assert losses[0] == losses[1]
         assert len(last_step(tmp_path / "alone")["ranks"]) == 2
         assert not lab.processes(str(tmp_path)), "something of the job is left"

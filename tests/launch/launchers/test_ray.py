@@ -15,7 +15,8 @@ from phalanx.cli.main import app
 from phalanx.errors import UserError
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
-from tests.lab.hosts import Lab, hosts_up, until
+from tests.lab.hosts import Lab, hosts_up
+from tests.waiting import until
 
 SETTINGS = ["digits", "model.name=wrn10_1", *LEAN, "train.log_every=2"]
 needs_ray = pytest.mark.skipif(
@@ -56,7 +57,7 @@ def ray() -> Iterator[Cluster]:
 def test_two_nodes_train_together(ray: Cluster, tmp_path: Path) -> None:
     words = ["--", "train", *SETTINGS, "train.length=4st", "--out", str(tmp_path / "run")]
     said = ray.lab.run("h1", ray.launch(*words), cwd=tmp_path, env=ray.env)
-    assert "2 hosts are ready" in said.stderr
+    assert "2 hosts ready" in said.stderr
     assert {"trainer-0@10.77.0.1", "trainer-0@10.77.0.2"} & set(said.stdout.split())
     steps = [record for record in read_events(tmp_path / "run") if record["kind"] == "step"]
     assert len(steps[-1]["ranks"]) == 2
@@ -80,7 +81,7 @@ def left(lab: Lab) -> list[str]:
     found = [
         *lab.processes("phalanx.launch.launchers.callback_agent"),
         *lab.processes("PHALANX_JOB="),
-        *lab.processes("ray::Post"),
+        *lab.processes("ray::AgentActor"),
     ]
     return [" ".join(process.words) for process in found]
 
@@ -88,11 +89,11 @@ def left(lab: Lab) -> list[str]:
 @needs_ray
 def test_no_cluster_at_that_address() -> None:
     words = ["launch", "--launcher", "ray", "-n", "2", "--address", "127.0.0.1:1", "--", "train", "digits"]
-    with pytest.raises(UserError, match=r"nobody listens at 127.0.0.1:1"):
+    with pytest.raises(UserError, match=r"no Ray cluster at 127.0.0.1:1"):
         CliRunner().invoke(app, words, catch_exceptions=False)
 
 
-def test_dry_run_says_which_places_would_be_asked_for() -> None:
+def test_dry_run_shows_the_placement_group() -> None:
     words = ["launch", "--launcher", "ray", "-n", "4", "--nodes", "2", "--cpus-per-worker", "3", "--dry-run"]
     said = CliRunner().invoke(app, [*words, "--", "train", "digits"], catch_exceptions=False)
     assert "STRICT_SPREAD, 2 bundles of {'CPU': 6.0}" in said.stdout

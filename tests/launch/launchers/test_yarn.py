@@ -1,4 +1,4 @@
-"""YARN by the documented protocol: containers are real processes that dial in, train, and are gone afterwards."""
+"""YARN by the documented protocol: containers are real processes that connect to the launcher, train, and end."""
 
 import json
 import os
@@ -16,7 +16,8 @@ from phalanx.cli.main import app
 from phalanx.errors import UserError
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
-from tests.lab.hosts import Lab, until
+from tests.lab.hosts import Lab
+from tests.waiting import until
 
 SETTINGS = ["digits", "model.name=wrn10_1", *LEAN, "train.log_every=2"]
 SERVER = Path(__file__).with_name("resource_manager.py")
@@ -52,7 +53,7 @@ def launch(manager: Manager, *words: str) -> list[str]:
 def test_containers_train_together_and_are_gone(lab: Lab, manager: Manager, tmp_path: Path) -> None:
     words = ["--memory-per-worker", "2048", "--", "train", *SETTINGS, "train.length=4st"]
     said = lab.run("h2", launch(manager, *words, "--out", str(tmp_path / "run")), cwd=tmp_path)
-    assert "2 hosts are ready" in said.stderr
+    assert "2 hosts ready" in said.stderr
     steps = [record for record in read_events(tmp_path / "run") if record["kind"] == "step"]
     assert len(steps[-1]["ranks"]) == 2
     posted, deleted = manager.requests()
@@ -66,7 +67,7 @@ def test_containers_train_together_and_are_gone(lab: Lab, manager: Manager, tmp_
 
 
 @pytest.mark.lab
-def test_a_refusal_is_told_and_leaves_no_folder(lab: Lab, manager: Manager, tmp_path: Path) -> None:
+def test_a_refusal_is_reported_and_leaves_no_folder(lab: Lab, manager: Manager, tmp_path: Path) -> None:
     words = ["--partition", "nowhere", "--", "train", *SETTINGS, "--out", str(tmp_path / "run")]
     refused = lab.run("h2", launch(manager, *words), cwd=tmp_path, check=False)
     assert refused.returncode == 2
@@ -74,7 +75,7 @@ def test_a_refusal_is_told_and_leaves_no_folder(lab: Lab, manager: Manager, tmp_
     words = ["--python", "/no/such python", "--", "train", *SETTINGS, "--out", str(tmp_path / "run")]
     broken = lab.run("h2", launch(manager, *words), cwd=tmp_path, check=False)
     assert broken.returncode == 2
-    assert "YARN has ended the service" in broken.stderr
+    assert "YARN ended the service" in broken.stderr
     assert "/no/such python: No such file" in (manager.folder / "container-0/stderr").read_text()
     assert not (tmp_path / "run").exists()
 
@@ -83,20 +84,20 @@ def test_a_refusal_is_told_and_leaves_no_folder(lab: Lab, manager: Manager, tmp_
     ("words", "message"),
     [
         ([], "needs --resource-manager"),
-        (["--resource-manager", "rm:8088"], "is no address"),
+        (["--resource-manager", "rm:8088"], "is not an address"),
         (["--resource-manager", "http://127.0.0.1:1"], "does not answer"),
         (["--resource-manager", "http://rm:1", "--nodes", "3"], "more than the job's 2 workers"),
         (["--resource-manager", "http://rm:1", "--ips", "a"], "chooses the hosts"),
     ],
 )
-def test_what_cannot_be_is_refused(words: list[str], message: str) -> None:
+def test_wrong_options_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         CliRunner().invoke(
             app, ["launch", "--launcher", "yarn", "-n", "2", *words, "--", "train", "digits"], catch_exceptions=False
         )
 
 
-def test_dry_run_shows_what_would_be_asked() -> None:
+def test_dry_run_shows_the_request() -> None:
     words = ["launch", "--launcher", "yarn", "--resource-manager", "http://rm:8088", "-n", "4", "--nodes", "2"]
     words += ["--gpus-per-worker", "1", "--time", "1:00:00", "--partition", "gpu", "--dry-run", "--", "train", "digits"]
     said = CliRunner().invoke(app, words, catch_exceptions=False)

@@ -1,1 +1,1 @@
-"""What is done to images: crops, flips, colours, mixing. Pure functions of (seed, epoch, sample)."""
+"""Augmentation: crops, flips, colours, mixing. Pure functions of (seed, epoch, sample)."""

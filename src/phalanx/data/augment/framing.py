@@ -1,6 +1,6 @@
-"""Framings: which box of each image is seen, and whether it is mirrored. Sources do the cutting and resizing.
+"""Framings: which box of each image is cropped, and whether it is flipped. Sources crop and resize.
 
-A random view is a pure function of (seed, epoch, index), so the batch that a sample is in does not change it.
+A random view is a pure function of (seed, epoch, index): it does not depend on the batch.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from phalanx.config.schema import AugmentConfig, DataConfig, Flip
 from phalanx.data.base import Framing, Source, View
 from phalanx.data.order import Indices
 from phalanx.data.random import uniform
-from phalanx.data.sources.labelled import Labelled
 from phalanx.errors import UserError
 
 Sizes = npt.NDArray[np.int64]  # (n, 2): height and width of each image
@@ -23,7 +22,7 @@ NUM_TRIES = 10  # as torchvision's RandomResizedCrop, before it falls back to th
 
 @dataclass(frozen=True)
 class Whole:
-    """The whole image: for data that is all subject and no margin."""
+    """The whole image: for data without a margin around the subject."""
 
     size: int
     interpolation: str = "bilinear"
@@ -38,7 +37,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class CentreCrop:
-    """The centred square that keeps `crop_share` of the shorter side: photographs where nothing is left to chance."""
+    """The centred square that keeps `crop_share` of the shorter side: how photographs are evaluated."""
 
     size: int
     crop_share: float = 0.875
@@ -54,10 +53,10 @@ class CentreCrop:
 
 @dataclass(frozen=True)
 class PadCrop:
-    """The centred square moved by up to `pad` pixels each way, as CIFAR is trained: pad, then crop at random.
+    """The centred square moved by up to `pad` pixels each way: CIFAR's usual padding and random crop.
 
-    The box may leave the image; `pad_mode` says what is seen there. `pad` counts pixels of the result, so data of
-    another size than the model's moves by the same share of the image (and data of its size by whole pixels).
+    The box may leave the image; `pad_mode` says how that is filled. `pad` counts pixels of the result, so images of
+    another size than the model's move by the same share (and those of its size by whole pixels).
     """
 
     size: int
@@ -108,7 +107,7 @@ class RandomResizedCrop:
 
 
 def train_framing(augment: AugmentConfig, data: DataConfig, size: int, seed: int, source: Source) -> Framing:
-    """The framing that the configuration asks for in training, at the model's `size`."""
+    """The framing for training, at the model's `size`."""
     if augment.crop == "pad":
         if augment.pad_mode == "reflect" and augment.pad >= size:
             raise UserError(
@@ -128,20 +127,20 @@ def train_framing(augment: AugmentConfig, data: DataConfig, size: int, seed: int
 
 
 def eval_framing(data: DataConfig, size: int, source: Source) -> Framing:
-    """The framing of validation images: nothing is left to chance."""
+    """The framing for evaluation: no random choices."""
     return still_framing(data, size, has_margin(source, size))
 
 
 def still_framing(data: DataConfig, size: int, margin: bool, flip: Flip = 0.0, seed: int = 0) -> Framing:
-    """The centre of images that show more than their subject, the whole of those that do not."""
+    """The centre of images with a margin around the subject, all of those without."""
     if margin:
         return CentreCrop(size, data.crop_share, data.interpolation, flip, seed)
     return Whole(size, data.interpolation, flip, seed)
 
 
 def has_margin(source: Source, size: int) -> bool:
-    """Whether images show more than their subject. Photographs do; small squares such as CIFAR's are all subject."""
-    if not isinstance(source, Labelled) or source.extent is None:
+    """Whether images have a margin around the subject: photographs do, small squares such as CIFAR's do not."""
+    if source.extent is None:
         return True
     height, width = source.extent
     return height != width or height > size
@@ -150,7 +149,7 @@ def has_margin(source: Source, size: int) -> bool:
 def _flips(
     flip: Flip, seed: int, epoch: int, indices: Indices, drawn: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[np.bool_]:
-    """Which samples are mirrored; `drawn` for framings that draw anyway. Validation draws nothing at all."""
+    """Which samples are flipped; `drawn` has the random numbers of framings that draw them anyway."""
     if flip == "alternate":
         return (uniform(seed, "flip", 0, indices)[:, 0] < 0.5) ^ (epoch % 2 == 1)
     if flip == 0:

@@ -1,4 +1,4 @@
-"""What happens to a micro-batch on the device: normalising, random erasing, mixup and cutmix."""
+"""Augmentation of a micro-batch on the device: normalising, random erasing, mixup and cutmix."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NUM_TRIES = 10
 
 @dataclass
 class Targets:
-    """What the model should say: `labels` to the share `lam`; `other_labels`, where images are mixed, to the rest."""
+    """The targets of the loss: `labels` with weight `lam`; `other_labels` of mixed images with the rest."""
 
     labels: torch.Tensor
     other_labels: torch.Tensor | None = None
@@ -82,8 +82,8 @@ def mix(
 ) -> Targets:
     """Mixup or cutmix of a micro-batch with itself in reverse, in place; plain targets where neither is on.
 
-    One lambda for a micro-batch, drawn from (seed, epoch, start of its step, its number): whichever worker it is
-    given to, it is mixed alike. Where both are on, each has probability 1/2.
+    One lambda for a micro-batch, drawn from (seed, epoch, start of its step, its number), so that every
+    worker would mix it alike. Where both are on, each has probability 1/2.
     """
     if len(labels) < 2 or not (augment.mixup or augment.cutmix):
         return Targets(labels)
@@ -105,7 +105,7 @@ def _beta(alpha: float, key: int) -> float:
 
 
 def _cutmix(inputs: torch.Tensor, lam: float, down: float, across: float) -> float:
-    """Pastes the same box of each image's partner over it, in place; the share of each image that is left."""
+    """Paste the same box of each image's partner over it, in place; returns the share of each image that is left."""
     height, width = inputs.shape[-2:]
     top, bottom = _side(height, lam, down)
     left, right = _side(width, lam, across)

@@ -1,7 +1,7 @@
 """Pixel operations on framed uint8 images: rotation, RandAugment, TrivialAugment, colour jitter.
 
-What happens to a sample is drawn here, from (seed, epoch, index); torchvision's kernels do it. Operations, ranges,
-signs and fill are torchvision's own, so a published recipe keeps its meaning.
+The random choices are made here, from (seed, epoch, index), and torchvision's kernels carry them out. Operations,
+ranges, signs and fill are torchvision's own, so a published recipe keeps its meaning.
 """
 
 import math
@@ -33,7 +33,7 @@ class PixelOps:
     ops: tuple[PixelOp, ...]
 
     def __call__(self, images: torch.Tensor, indices: Indices, epoch: int) -> torch.Tensor:
-        """New images; the given ones stay as they are. Kernels want planes: 1.2 times as fast as channels last."""
+        """New images; the given ones are not changed. Kernels work on planes: 1.2 times as fast as channels last."""
         changed = images.clone(memory_format=torch.contiguous_format)
         if len(indices):
             for op in self.ops:
@@ -64,7 +64,7 @@ def pixel_ops(augment: AugmentConfig, seed: int) -> PixelOps | None:
 
 @dataclass(frozen=True)
 class Rotate:
-    """Turned about the centre by up to `degrees` either way, drawn evenly, as torchvision's RandomRotation.
+    """Rotation about the centre by up to `degrees` either way, uniformly, as torchvision's RandomRotation.
 
     Bilinear, since a small angle moves most pixels by less than one. The corners are black, or reflect the image.
     """
@@ -88,7 +88,7 @@ class Rotate:
 
 
 def _margin(size: int, degrees: float) -> int:
-    """How far outside of a square another one of its size reaches that is turned by up to so many degrees."""
+    """How far a square reaches outside of itself when it is rotated by up to `degrees`."""
     angle = math.radians(min(45.0, degrees))
     return math.ceil(size * (math.cos(angle) + math.sin(angle) - 1) / 2) + 1
 

@@ -1,1 +1,1 @@
-"""Compressed bytes to pixels."""
+"""Decoding: compressed images to cropped and resized pixels."""

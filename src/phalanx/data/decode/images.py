@@ -14,11 +14,15 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from phalanx.data.base import Pixels, View
-from phalanx.data.decode.jpeg import LEFT, MOST_PIXELS, DecodeSettings, JpegDecoder, find_decoder
+from phalanx.data.decode.jpeg import LEFT, MAX_PIXELS, DecodeSettings, JpegDecoder, find_decoder
 from phalanx.data.decode.resize import address, framed
 
 EXIF_ORIENTATION = 0x0112
-MIRRORED, UPSIDE_DOWN, SIDEWAYS = (2, 3, 7, 8), (3, 4, 6, 7), (5, 6, 7, 8)  # what an orientation says of what is stored
+MIRRORED, UPSIDE_DOWN, SIDEWAYS = (
+    (2, 3, 7, 8),
+    (3, 4, 6, 7),
+    (5, 6, 7, 8),
+)  # what an orientation says about the stored pixels
 
 # (positions in the batch, (n, 2) heights and widths) → a view of each
 ViewsOf = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], list[View]]
@@ -45,7 +49,7 @@ FAST = Decoding()
 
 
 class Target(NamedTuple):
-    """Where pixels go: (n, size, size, channels), how they are resized, and what is seen outside of an image."""
+    """The array to decode into (n, size, size, channels), the interpolation, and the padding outside of an image."""
 
     out: Pixels
     interpolation: str
@@ -61,9 +65,9 @@ def decode(
     pad_mode: str = "zero",
     decoding: Decoding = FAST,
 ) -> Pixels:
-    """The view that `view_of(height, width)` chooses, as (size, size, channels); BadImage where there is none.
+    """The view that `view_of(height, width)` chooses, as (size, size, channels). Raises BadImage.
 
-    The content decides about the format, not the name of the file.
+    The format is recognised by content, not by name.
     """
 
     def views_of(positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> list[View]:
@@ -76,7 +80,7 @@ def decode(
 
 
 def decode_all(data: Sequence[bytes], views_of: ViewsOf, decoding: Decoding, target: Target) -> list[str]:
-    """Decodes each image to its place in the target. What is wrong with each; empty where nothing is."""
+    """Decode each image to its place in the target. Returns the error of each, empty for a good one."""
     reasons = [""] * len(data)
     decoder = find_decoder()
     rest = decode_natively(decoder, data, views_of, decoding, target) if decoder else range(len(data))
@@ -91,7 +95,7 @@ def decode_all(data: Sequence[bytes], views_of: ViewsOf, decoding: Decoding, tar
 def decode_natively(
     decoder: JpegDecoder, data: Sequence[bytes], views_of: ViewsOf, decoding: Decoding, target: Target
 ) -> Sequence[int]:
-    """Decodes what native code can; the positions of the rest."""
+    """Decode the images that native code can; returns the positions of the others."""
     out = target.out
     settings = DecodeSettings(
         size=out.shape[1],
@@ -100,7 +104,7 @@ def decode_natively(
         reflect=target.pad_mode == "reflect",
         exact=decoding.exact,
         orient=decoding.exif_orientation,
-        most_pixels=MOST_PIXELS,
+        most_pixels=MAX_PIXELS,
     )
     sizes = decoder.sizes(data, settings)
     ours = np.flatnonzero(sizes[:, 0])
@@ -132,7 +136,7 @@ def decode_by_pillow(data: bytes, position: int, views_of: ViewsOf, decoding: De
 
 
 def orientation_of(image: Image.Image) -> int:
-    """1 … 8 as EXIF says it; 1 where it says nothing or nonsense."""
+    """The EXIF orientation, 1 … 8; 1 where it is missing or invalid."""
     exif = Image.Exif()
     try:
         exif.load(image.info.get("exif", b""))
@@ -143,7 +147,7 @@ def orientation_of(image: Image.Image) -> int:
 
 
 def _stored(view: View, orientation: int, height: int, width: int) -> View:
-    """The view in the image as it is stored, of one that was chosen in the image as it is to be seen."""
+    """A view of the upright image, in coordinates of the stored image."""
     top, left, tall, wide = view.top, view.left, view.height, view.width
     if orientation in SIDEWAYS:
         top, left, tall, wide = left, top, wide, tall
@@ -155,7 +159,7 @@ def _stored(view: View, orientation: int, height: int, width: int) -> View:
 
 
 def _turned(pixels: Pixels, orientation: int, flip: bool) -> Pixels:
-    """Pixels as they are to be seen, of pixels as they are stored."""
+    """Stored pixels, turned upright."""
     pixels = pixels[:: -1 if orientation in UPSIDE_DOWN else 1, :: -1 if orientation in MIRRORED else 1]
     pixels = pixels.swapaxes(0, 1) if orientation in SIDEWAYS else pixels
     return pixels[:, ::-1] if flip else pixels
@@ -163,7 +167,7 @@ def _turned(pixels: Pixels, orientation: int, flip: bool) -> Pixels:
 
 @contextmanager
 def broken_means_bad() -> Iterator[None]:
-    """Turns whatever Pillow raises into BadImage. Broken files leave its plugins by every kind of exception."""
+    """Turn every exception of Pillow into BadImage: broken files raise all kinds of them in its plugins."""
     try:
         yield
     except MemoryError:
@@ -175,14 +179,14 @@ def broken_means_bad() -> Iterator[None]:
 
 
 def _shrink_while_decoding(image: Image.Image, mode: str, view: View, size: int, exact: bool) -> View:
-    """Lets a JPEG be decoded at 1/2, 1/4 or 1/8 where the view stays large enough; the view in its new pixels.
+    """Have a JPEG decoded at 1/2, 1/4 or 1/8 where the view stays large enough; returns the view at that scale.
 
-    The image, which a view may exceed, keeps a whole pixel: Pillow shrinks none away.
+    A view may exceed the image, which keeps at least one pixel: Pillow never shrinks it away.
     """
     shorter, by = min(view.height, view.width), 1
     while not exact and by < 8 and shorter / (2 * by) >= size and min(image.size) >= 2 * by:
         by *= 2
-    # Also where nothing is shrunk: a grey image is wanted, and the first component of a JPEG is one.
+    # Also without scaling: for a grey image, the first component of a JPEG is enough.
     if image.draft(mode, (max(1, image.width // by), max(1, image.height // by))) is None:
         return view  # not a JPEG
     return View(view.top / by, view.left / by, view.height / by, view.width / by, view.flip)

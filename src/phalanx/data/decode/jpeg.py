@@ -1,8 +1,8 @@
-"""JPEGs by native/jpeg.c: only what a view needs is decoded, straight into a batch's memory.
+"""The native JPEG decoder, native/jpeg.c: decodes only what a view needs, straight into a batch's memory.
 
-It is compiled on first use. Most files it decodes by itself; for the others it is bound to whichever libjpeg-turbo is
-there: that of Pillow's wheel, of torchvision's, or of the system. Such a library is trusted once it decodes a picture
-as Pillow does. Without a compiler or such a library there is no decoder, and Pillow does the work.
+It is compiled on first use. It decodes most files by itself; for the others it calls a libjpeg-turbo that it finds in
+Pillow's wheel, in torchvision's, or in the system, and that decodes a test picture exactly as Pillow does. Without a
+compiler there is no native decoder, and Pillow decodes.
 """
 
 import ctypes
@@ -38,9 +38,9 @@ FUNCTIONS = (
     "jpeg_read_coefficients",
 )
 # What Pillow refuses to decode as a "decompression bomb".
-MOST_PIXELS = 2 * (1024**3 // 4 // 3)
+MAX_PIXELS = 2 * (1024**3 // 4 // 3)
 
-LEFT, BY_LIBRARY, BY_OURSELVES = range(3)  # who decoded an image
+LEFT, BY_LIBRARY, BY_OURSELVES = range(3)  # what decoded an image
 
 Sizes = npt.NDArray[np.int64]
 
@@ -64,10 +64,10 @@ class JpegDecoder:
     """The compiled decoder. Its functions run without Python's lock."""
 
     native: ctypes.CDLL
-    library: Path | None  # the libjpeg-turbo for what it does not decode by itself
+    library: Path | None  # the libjpeg-turbo for files that it cannot decode by itself
 
     def sizes(self, data: Sequence[bytes], settings: DecodeSettings) -> Sizes:
-        """(height, width) of each image as a view is to be chosen for it; 0 where it is not for this decoder."""
+        """(height, width) of each upright image; 0 where this decoder cannot decode it."""
         sizes = np.empty((len(data), 2), dtype=np.int64)
         self.native.jpeg_sizes(len(data), *_pointers(data), ctypes.byref(settings), address(sizes))
         return sizes
@@ -75,7 +75,7 @@ class JpegDecoder:
     def decode(
         self, data: Sequence[bytes], views: Sequence[View], settings: DecodeSettings, out: Sequence[int]
     ) -> npt.NDArray[np.uint8]:
-        """Writes the view of each image to its address in `out`. Who made it; LEFT where it is left to Pillow."""
+        """Decode the view of each image into `out`. Returns what decoded each; LEFT for those left to Pillow."""
         boxes, flips = boxes_of(views), flips_of(views)
         made = np.full(len(data), LEFT, dtype=np.uint8)
         targets = (ctypes.c_void_p * len(data))(*out)
@@ -91,7 +91,7 @@ class JpegDecoder:
         return made
 
     def undo_entropy_coding(self, data: Sequence[bytes]) -> int:
-        """Undoes the compression and nothing else, which bounds the speed of any decoder; how many images failed."""
+        """Only undo the compression, which bounds the speed of any decoder. Returns how many images failed."""
         return int(self.native.jpeg_entropy(len(data), *_pointers(data)))
 
 
@@ -107,13 +107,13 @@ _lock = threading.Lock()
 
 
 def find_decoder() -> JpegDecoder | None:
-    """The decoder; None where Pillow has to do, and `decoder_status` says why."""
+    """The native decoder, or None; then Pillow decodes, and `decoder_status` says why."""
     with _lock:
         return found_decoder().decoder
 
 
 def decoder_status() -> str:
-    """What decodes JPEGs, and why, for a line that a user reads."""
+    """What decodes JPEGs, and why, as text for users."""
     with _lock:
         return found_decoder().reason
 
@@ -138,7 +138,7 @@ def found_decoder() -> Found:
 
 
 def declare(native: ctypes.CDLL) -> None:
-    """Tell ctypes what the functions take: by itself it cuts pointers off at 32 bits."""
+    """Declare argument types to ctypes, which would otherwise truncate pointers to 32 bits."""
     pointer, count = ctypes.c_void_p, ctypes.c_int
     native.jpeg_sizes.argtypes = (count, *(pointer,) * 4)
     native.jpeg_decode.argtypes = (count, *(pointer,) * 7)
@@ -146,7 +146,7 @@ def declare(native: ctypes.CDLL) -> None:
 
 
 def libraries() -> Iterator[Path]:
-    """Files that should be a libjpeg-turbo. Pillow's own first: what it decodes is then the same."""
+    """Files that may be a libjpeg-turbo. Pillow's own comes first: it decodes to the same pixels."""
     for package in ("PIL", "torchvision"):
         spec = find_spec(package)
         if spec is None or spec.origin is None:
@@ -161,7 +161,7 @@ def libraries() -> Iterator[Path]:
 
 
 def bind(native: ctypes.CDLL, path: Path) -> str | None:
-    """Has the decoder use a library; what is wrong with it, where it cannot."""
+    """Have the decoder use a library. Returns what is wrong with it, or None."""
     try:
         library = ctypes.CDLL(str(path))
         functions = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in FUNCTIONS]
@@ -181,7 +181,7 @@ def _decodes(decoder: JpegDecoder, *, progressive: bool) -> bool:
     packed = BytesIO()
     Image.fromarray(pixels).save(packed, "JPEG", quality=90, subsampling=2, progressive=progressive)
     expected = np.asarray(Image.open(packed).convert("RGB"))[9:33, 17:41]
-    settings, out = DecodeSettings(24, 3, 0, 0, 1, 0, MOST_PIXELS), np.zeros((24, 24, 3), dtype=np.uint8)
+    settings, out = DecodeSettings(24, 3, 0, 0, 1, 0, MAX_PIXELS), np.zeros((24, 24, 3), dtype=np.uint8)
     made = decoder.decode([packed.getvalue()], [View(9, 17, 24, 24)], settings, [address(out)])
     return bool(made[0] != LEFT) and bool(np.abs(out.astype(int) - expected).max() <= 1)
 

@@ -1,7 +1,7 @@
-"""The view of one image at the wanted size: padded where it leaves the image, cropped, resized, flipped.
+"""Cropping and resizing: a view is padded where it leaves the image, cropped, resized and flipped.
 
 native/resample.h and Pillow do the same arithmetic, bit for bit: along rows first, then along columns, each rounded to
-8 bits. Pillow is asked for one direction at a time, because which of the two it takes first depends on its version.
+8 bits. Pillow resizes one direction per call, because their order within one call depends on its version.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ TOLERANCE_PIXELS = 1e-3
 
 
 def resize_into(pixels: Pixels, view: View, size: int, interpolation: str, pad_mode: str, out: Pixels) -> None:
-    """Writes what the view sees of an image (height, width, channels) into `out` (size, size, channels)."""
+    """Write the view of an image (height, width, channels) into `out` (size, size, channels)."""
     resize_all([pixels], [view], size, interpolation, pad_mode, out[None])
 
 
@@ -61,7 +61,7 @@ def resize_all(
         address(out),
     )
     if done < count:
-        raise ValueError(f"{views[done]} cannot be seen in an image of {heights[done]}×{widths[done]}")
+        raise ValueError(f"{views[done]} does not fit an image of {heights[done]}×{widths[done]}")
 
 
 def boxes_of(views: Sequence[View]) -> npt.NDArray[np.float64]:
@@ -91,7 +91,7 @@ def native_resizer() -> ctypes.CDLL | None:
 
 
 def resize_by_pillow(pixels: Pixels, view: View, size: int, interpolation: str, pad_mode: str, out: Pixels) -> None:
-    """Pillow knows images of one and of three channels; any other number is resized channel by channel."""
+    """Pillow has images of one and of three channels; any other number is resized channel by channel."""
     width = pixels.shape[-1] if pixels.shape[-1] in (1, 3) else 1
     for low in range(0, pixels.shape[-1], width):
         part = pixels[:, :, low : low + width]
@@ -100,7 +100,7 @@ def resize_by_pillow(pixels: Pixels, view: View, size: int, interpolation: str, 
 
 
 def framed(image: Image.Image, view: View, size: int, interpolation: str, pad_mode: str) -> Pixels:
-    """What the view sees of an image of mode L or RGB, as (size, size, channels)."""
+    """The view of an image of mode L or RGB, as (size, size, channels)."""
     image, top, left = _covering(image, view, pad_mode)
     if is_copy(view, size):
         seen = image.crop((int(left), int(top), int(left) + size, int(top) + size))
@@ -117,7 +117,7 @@ def framed(image: Image.Image, view: View, size: int, interpolation: str, pad_mo
 
 
 def is_copy(view: View, size: int) -> bool:
-    """Whether the view is whole pixels of the wanted size, so that nothing needs resizing."""
+    """Whether the view is whole pixels of the result's size, so that nothing needs resizing."""
     return view.height == size and view.width == size and view.top == int(view.top) and view.left == int(view.left)
 
 

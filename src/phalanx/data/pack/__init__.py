@@ -1,1 +1,1 @@
-"""Writing datasets: any source into shards that are whole, checksummed and the same whoever makes them."""
+"""Writing datasets: any source into shards, atomically, with checksums, and reproducibly."""

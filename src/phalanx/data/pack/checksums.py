@@ -5,26 +5,14 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from phalanx.atomic import AtomicFile
+from phalanx.data.sources.manifest import FileEntry
 
 BLOCK_BYTES = 2**20  # each has its own checksum, so that a report of damage can name the place in the file
 
 
-class FileEntry(BaseModel):
-    """What a finished file must be: its length, its SHA-256, and a CRC-32 of each MiB (8 hex digits each)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    bytes: int
-    sha256: str
-    blocks: str
-
-
 class Sums:
-    """Length and sums of bytes as they pass by."""
+    """Length and checksums of bytes, piece by piece."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -66,8 +54,8 @@ class ChecksummedFile:
         self._writing.discard()
 
 
-def damage(path: Path, wanted: FileEntry, advance: Callable[[int], None]) -> str:
-    """What is wrong with a file, and where in it; empty where it is as it was written. `advance` hears of bytes."""
+def damage(path: Path, expected: FileEntry, advance: Callable[[int], None]) -> str:
+    """The damage of a file and its place, or empty. `advance` is called with the number of bytes checked."""
     try:
         length = path.stat().st_size
         sums = Sums()
@@ -77,21 +65,21 @@ def damage(path: Path, wanted: FileEntry, advance: Callable[[int], None]) -> str
                 advance(len(data))
     except OSError as error:
         return f"it cannot be read: {error.strerror or error}"
-    found = sums.entry(wanted.name)
-    if found == wanted:
+    found = sums.entry(expected.name)
+    if found == expected:
         return ""
-    if length < wanted.bytes:
-        return f"it ends at byte {length:,} of {wanted.bytes:,}{_first_other(found, wanted)}"
-    if length > wanted.bytes:
-        return f"it has {length:,} bytes, {wanted.bytes:,} were written"
-    return f"it is not what was written{_first_other(found, wanted)}"
+    if length < expected.bytes:
+        return f"it ends at byte {length:,} of {expected.bytes:,}{_first_other(found, expected)}"
+    if length > expected.bytes:
+        return f"it has {length:,} bytes, {expected.bytes:,} were written"
+    return f"it is not what was written{_first_other(found, expected)}"
 
 
-def _first_other(found: FileEntry, wanted: FileEntry) -> str:
-    """Where the first block differs, as far as whole blocks are there to be compared."""
-    for number in range(len(wanted.blocks) // 8):
-        low, high = number * BLOCK_BYTES, min((number + 1) * BLOCK_BYTES, wanted.bytes)
+def _first_other(found: FileEntry, expected: FileEntry) -> str:
+    """The place of the first block that differs, as far as the file has whole blocks."""
+    for number in range(len(expected.blocks) // 8):
+        low, high = number * BLOCK_BYTES, min((number + 1) * BLOCK_BYTES, expected.bytes)
         digits = slice(8 * number, 8 * number + 8)
-        if high <= found.bytes and found.blocks[digits] != wanted.blocks[digits]:
+        if high <= found.bytes and found.blocks[digits] != expected.blocks[digits]:
             return f", first between bytes {low:,} and {high:,}"
     return ""

@@ -1,4 +1,4 @@
-"""The folder that is packed into: only ours, by one job at a time, and the same job where one was interrupted."""
+"""The folder that a job packs into: one job at a time, and only a new folder or one of the same job."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from phalanx.atomic import PART
-from phalanx.data.pack.manifest import CLASSES, MANIFEST, Manifest, load_manifest
+from phalanx.data.sources.manifest import CLASSES, MANIFEST, Manifest, load_manifest
 from phalanx.errors import UserError
 
 OURS = re.compile(rf"(?:{MANIFEST}|{CLASSES}|(?:train|val)-\d{{5,}}\.(?:tar|rec|idx|lst|raw))(?:{re.escape(PART)})?")
@@ -18,7 +18,7 @@ OURS = re.compile(rf"(?:{MANIFEST}|{CLASSES}|(?:train|val)-\d{{5,}}\.(?:tar|rec|
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One job at a time in a folder. The lock of a process that died is gone with it."""
+    """A lock on the folder: one job at a time. A process that dies releases it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -26,10 +26,10 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise UserError(
                 f"{folder} is being packed into by another process",
-                why="two that write the same files would spoil both",
+                why="two jobs that write the same files would damage them",
                 remedy="wait for it to end, or choose another folder",
             ) from error
-        except OSError:  # some network file systems cannot lock a folder: there the user sees to it
+        except OSError:  # some network file systems cannot lock a folder
             pass
         yield
     finally:
@@ -37,7 +37,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuses a folder with files that a pack did not write: nobody's data is overwritten or mixed with ours."""
+    """Refuse a folder with other files: no data is overwritten or mixed with ours."""
     names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     started = MANIFEST in names
     foreign = [name for name in names if not (started and OURS.fullmatch(name))]
@@ -45,18 +45,18 @@ def refuse_foreign(folder: Path) -> None:
         shown = ", ".join(foreign[:5]) + (f" … ({len(foreign):,} in all)" if len(foreign) > 5 else "")
         raise UserError(
             f"{folder} is not empty",
-            why=f"it holds {shown}, which no pack put there",
+            why=f"it holds {shown}, which `phalanx data pack` did not write",
             remedy="choose a folder that is new or empty",
         )
 
 
 def interrupted(folder: Path, wanted: Manifest) -> Manifest | None:
-    """What an earlier run of the same job left; None where the folder is new. Any other job is refused."""
+    """The manifest of the same job, interrupted; None in a new folder. Any other job is refused."""
     found = load_manifest(folder)
     if found is None:
         return None
     before, now = found.options.model_dump(), wanted.options.model_dump()
-    changed = [f"{name} {_said(before[name])}, now {_said(now[name])}" for name in now if before[name] != now[name]]
+    changed = [f"{name} {_shown(before[name])}, now {_shown(now[name])}" for name in now if before[name] != now[name]]
     state = "finished" if found.finished else "started"
     if changed:
         raise UserError(
@@ -75,13 +75,13 @@ def interrupted(folder: Path, wanted: Manifest) -> Manifest | None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what interrupted jobs left half-written."""
+    """Remove unfinished files of interrupted jobs."""
     for entry in folder.glob(f"*{PART}"):
         entry.unlink()
 
 
 def unwritable(folder: Path, error: OSError) -> UserError:
-    """What to tell a user whose disk is full, or not theirs; what is finished stays."""
+    """The error for a full disk or missing permissions. Finished shards stay."""
     kept = 0
     with contextlib.suppress(UserError, OSError):
         found = load_manifest(folder)
@@ -90,10 +90,10 @@ def unwritable(folder: Path, error: OSError) -> UserError:
     return UserError(
         f"the pack cannot be written to {folder}",
         why=(error.strerror or str(error)) + (f"; {kept} finished shards are kept" if kept else ""),
-        remedy=("make room" if full else "mend the permissions, or choose another folder")
-        + "; the same command goes on after the shards that are finished",
+        remedy=("make room" if full else "fix the permissions, or choose another folder")
+        + "; the same command goes on after the finished shards",
     )
 
 
-def _said(value: object) -> str:
+def _shown(value: object) -> str:
     return "unset" if value is None else str(value)

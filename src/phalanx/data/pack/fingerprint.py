@@ -1,4 +1,4 @@
-"""What tells that a source is still the one that packing began with: labels, names, sizes and times."""
+"""The fingerprint of a source, by which a resumed pack knows its data: labels, names, sizes and times."""
 
 import hashlib
 import json
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSubset
-from phalanx.data.sources.index import Stamp
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.raw import RawSource
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.shard_source import ShardSource
+from phalanx.data.sources.stamp import Stamp
 
 
 def fingerprint(source: Labelled, places: Sequence[Path]) -> str:
-    """Of a split that was found at `places`. The size and time of every file that it is read from are in it."""
+    """The fingerprint of a split found at `places`, with the size and time of every file that it is read from."""
     digest = hashlib.sha256(json.dumps(source.classes).encode())
     digest.update(source.labels.astype("<i8").tobytes())
     for piece in _samples(source, places):
@@ -24,7 +24,7 @@ def fingerprint(source: Labelled, places: Sequence[Path]) -> str:
 
 
 def _samples(source: Labelled, places: Sequence[Path]) -> Iterator[bytes | memoryview]:
-    """Which samples they are: by content where it is in memory, by place in large files, or by file."""
+    """The samples of a split: by content in memory, by offset in shards, or by file."""
     if isinstance(source, EncodedSubset):
         yield source.chosen.tobytes()
         yield from _samples(source.parent, places)
@@ -38,7 +38,7 @@ def _samples(source: Labelled, places: Sequence[Path]) -> Iterator[bytes | memor
         yield source.offsets.tobytes()
         yield from (_stamp(shard.path) for shard in source.shards)
     else:
-        prefixes = [f"{place}{os.sep}" for place in places]  # the same place may be written in several ways
+        prefixes = [f"{place}{os.sep}" for place in places]  # one place can have several paths
         for index in range(len(source)):
             name = source.name(index)
             short = next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)

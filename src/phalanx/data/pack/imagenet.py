@@ -1,6 +1,6 @@
 """ImageNet (ILSVRC 2012) as it is published: a tar of a tar per class, a tar of validation images, and the devkit.
 
-Images are read from their places in the archives; nothing is unpacked. Classes are the WordNet ids in their order, and
+Images are read at their offsets in the archives; nothing is unpacked. Classes are the WordNet ids in their order, and
 images are in the order of their names, so labels and samples are those of class folders made from the same archives.
 """
 
@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.data.sources.folders import suggested
-from phalanx.data.sources.indexing import Shard
 from phalanx.data.sources.labelled import Labels, Part
-from phalanx.data.sources.sharded import Files, ShardSource
-from phalanx.data.sources.tar import BLOCK, FILES, ZEROS, Member, member_at, members
-from phalanx.data.sources.webdataset import TarReader
+from phalanx.data.sources.shards.indexing import Shard
+from phalanx.data.sources.shards.shard_source import Files, ShardSource
+from phalanx.data.sources.shards.tar import BLOCK, FILES, ZEROS, Member, member_at, members
+from phalanx.data.sources.shards.webdataset import TarReader
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 
@@ -37,14 +37,14 @@ T = TypeVar("T")
 Places = npt.NDArray[np.int64]  # (n, 3): offset, length, and how many blocks of headers come before; a million in 24 MB
 
 
-def open_imagenet(train: Path, val: Path, devkit: Path, tell: Callable[[int], None]) -> dict[Part, ShardSource]:
-    """Both splits. `tell` hears of the bytes of the two archives of images as their headers are gone through."""
+def open_imagenet(train: Path, val: Path, devkit: Path, advance: Callable[[int], None]) -> dict[Part, ShardSource]:
+    """Both splits. `advance` is called with the bytes of the image archives that have been scanned."""
     wnid_of, truth = read_devkit(devkit)
     classes = sorted(wnid_of.values())
     label_of = {wnid: label for label, wnid in enumerate(classes)}
-    by_class = _walked(train, tell, _by_class)
+    by_class = _walked(train, advance, _by_class)
     _refuse_other_classes(train, set(by_class), set(classes))
-    by_number = _walked(val, tell, _by_number)
+    by_number = _walked(val, advance, _by_number)
     _refuse_other_images(val, sorted(by_number), len(truth))
     train_labels = np.repeat(np.arange(len(classes)), [len(by_class[wnid]) for wnid in classes])
     val_labels = np.array([label_of[wnid_of[number]] for number in truth])
@@ -63,7 +63,8 @@ def read_devkit(path: Path) -> tuple[dict[int, str], list[int]]:
     if not numbers or unknown:
         raise UserError(
             f"{path} contradicts itself",
-            why=f"{GROUND_TRUTH} " + (f"names the class {unknown[0]}, which {META} lacks" if numbers else "is empty"),
+            why=f"{GROUND_TRUTH} "
+            + (f"names the class {unknown[0]}, which {META} does not have" if numbers else "is empty"),
             remedy=f"download ILSVRC2012_devkit_t12.tar.gz again ({OFFICIAL})",
         )
     return wnid_of, numbers
@@ -98,7 +99,7 @@ def _classes(path: Path, meta: bytes) -> dict[int, str]:
         synsets: Any = loadmat(BytesIO(meta), squeeze_me=True)["synsets"]
         leaves = [one for one in np.atleast_1d(synsets) if int(one["num_children"]) == 0]
         return {int(one["ILSVRC2012_ID"]): str(one["WNID"]) for one in leaves}
-    except Exception as error:  # scipy's reader leaves a damaged file by every kind of exception
+    except Exception as error:  # a damaged file raises all kinds of exceptions in scipy
         raise UserError(
             f"{META} in {path} cannot be read",
             why=f"{type(error).__name__}: {error}",
@@ -106,11 +107,11 @@ def _classes(path: Path, meta: bytes) -> dict[int, str]:
         ) from error
 
 
-def _walked(path: Path, tell: Callable[[int], None], found: Callable[[Window], T]) -> T:
-    """What `found` makes of the headers of an archive."""
+def _walked(path: Path, advance: Callable[[int], None], found: Callable[[Window], T]) -> T:
+    """The result of `found` over the headers of an archive."""
     try:
         with path.open("rb", buffering=0) as file:
-            window = Window(path, file.fileno(), path.stat().st_size, tell)
+            window = Window(path, file.fileno(), path.stat().st_size, advance)
             result = found(window)
             window.finished()
             return result

@@ -1,4 +1,4 @@
-"""One sample on its way into a shard: its own bytes untouched, or made smaller and encoded again, or its pixels."""
+"""A sample prepared for a shard: its original bytes, or resized and encoded again, or its pixels."""
 
 from dataclasses import dataclass
 from io import BytesIO
@@ -14,7 +14,7 @@ from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.raw import RawSource
 
-QUALITY = 90  # of a photograph that was made smaller, unless another is asked for
+QUALITY = 90  # default for photographs that are resized
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -30,16 +30,16 @@ LOSSLESS = ("PNG", "BMP", "PPM", "GIF", "TIFF")
 
 @dataclass(frozen=True)
 class Treatment:
-    """What is done to images: the shorter side is made at most `resize`; what is encoded has this `quality`."""
+    """How images are prepared: the shorter side at most `resize`, encoded with `quality`."""
 
     resize: int | None
     quality: int | None
     channels: int  # of decoded pixels
     interpolation: str
-    exif_orientation: bool  # whether decoded pixels are turned as a camera was held
+    exif_orientation: bool  # whether decoded pixels follow the EXIF orientation
 
     def encoded(self, source: Labelled, index: int) -> bytes:
-        """Compressed bytes: the original ones wherever nothing asks for a change."""
+        """The compressed image: the original bytes if nothing has to change."""
         original = _original(source, index)
         if isinstance(original, bytes):
             return original if self.resize is None and self.quality is None else self._encoded_again(original)
@@ -48,7 +48,7 @@ class Treatment:
         return _png(smaller) if self.quality is None else _jpeg(smaller, self.quality)
 
     def pixels(self, source: Labelled, index: int) -> Pixels:
-        """Decoded pixels (height, width, channels): what exact decoding makes of a compressed image."""
+        """Decoded pixels (height, width, channels), decoded exactly."""
         original = _original(source, index)
         with broken_means_bad():
             if isinstance(original, bytes):
@@ -78,13 +78,13 @@ class Treatment:
 
 
 def smaller_size(size: tuple[int, int], resize: int | None) -> tuple[int, int]:
-    """Both sides made smaller by as much as the shorter one has to be, rounded down as torchvision does."""
+    """Both sides scaled until the shorter one is at most `resize`, rounded down as torchvision does."""
     short = min(size)
     return size if resize is None or short <= resize else (size[0] * resize // short, size[1] * resize // short)
 
 
 def _original(source: Labelled, index: int) -> bytes | Pixels:
-    """A sample as its source keeps it."""
+    """A sample as its source stores it."""
     if isinstance(source, EncodedSource):
         return source.encoded(index)
     if isinstance(source, RawSource):
@@ -96,7 +96,7 @@ def _original(source: Labelled, index: int) -> bytes | Pixels:
 
 
 def _decoded(image: Image.Image, mode: str) -> Image.Image:
-    image.draft(mode, image.size)  # a JPEG's first component is its grey picture, as it is for the decoder
+    image.draft(mode, image.size)  # a JPEG's first component is its grey picture, as for the decoder
     return as_mode(image, mode)
 
 
@@ -111,7 +111,7 @@ def _png(image: Image.Image) -> bytes:
 
 
 def _jpeg(image: Image.Image, quality: int, orientation: int = 1) -> bytes:
-    """Baseline, 4:2:0. Of what a camera wrote, only how it was held is kept: it says how to look at the picture."""
+    """A JPEG: baseline, 4:2:0. Of the EXIF data only the orientation stays, since the pixels depend on it."""
     exif = Image.Exif()
     if orientation != 1:
         exif[EXIF_ORIENTATION] = orientation

@@ -1,7 +1,7 @@
 """The packing job: splits into shards, in the source's order, the same bytes for any number of threads.
 
-A shard counts when pack.json names it, which is after it was written atomically. So a job that died at
-any moment goes on after its last whole shard, and what lies there half-written is never taken for data.
+A shard counts when pack.json names it, after it was written atomically. So a job that died at any moment goes on after
+its last finished shard, and unfinished files are never taken for data.
 """
 
 from collections import deque
@@ -17,10 +17,10 @@ from phalanx.data.decode.images import BadImage
 from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
 from phalanx.data.pack.fingerprint import fingerprint
 from phalanx.data.pack.images import Treatment, smaller_size
-from phalanx.data.pack.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.data.pack.packing import Packing, packing
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.errors import UserError
 from phalanx.observe.tables import printable
 
@@ -29,7 +29,7 @@ AHEAD_PER_THREAD = 4  # samples prepared before they are written
 
 @dataclass(frozen=True)
 class Order:
-    """What to pack: the splits of a source, under the same classes; and the command, for whoever must go on."""
+    """What to pack: the splits of a source, under the same classes; and the command that resumes the job."""
 
     source: str
     splits: Mapping[Part, Labelled]
@@ -49,8 +49,8 @@ class Prepared:
 
 
 def pack(order: Order, folder: Path, *, threads: int, advance: Callable[[int], None]) -> Manifest:
-    """Pack into a folder that is new, empty, or of the same job interrupted. `advance` hears of samples done."""
-    refuse_unwritable(order)
+    """Pack into a new or empty folder, or resume the same job. `advance` is called with the number of samples done."""
+    refuse_unpackable(order)
     wanted = _new_manifest(order)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ class _Job:
     def run(self) -> None:
         for part, source in self.order.splits.items():
             bad = BadImages(source, self.order.config.bad_images, self.order.config.bad_images_cap)
-            self._mend(part, bad)
+            self._restore(part, bad)
             self._go_on(part, bad)
         if not self.manifest.finished:
             write_text_atomically(self.folder / CLASSES, "".join(f"{name}\n" for name in self.manifest.classes))
@@ -87,10 +87,10 @@ class _Job:
             self.manifest.finished = True
             save_manifest(self.folder, self.manifest)
 
-    def _mend(self, part: Part, bad: BadImages) -> None:
-        """Pass over the shards that are whole, and make those once more that got lost."""
+    def _restore(self, part: Part, bad: BadImages) -> None:
+        """Skip the shards that exist, and make missing ones again."""
         for number, shard in enumerate(self.manifest.splits[part]):
-            bad.met.update(left.index for left in shard.left_out)
+            bad.seen.update(left.index for left in shard.left_out)
             if all(_has_size(self.folder / file.name, file.bytes) for file in shard.files):
                 self.advance(shard.end - shard.first)
                 continue
@@ -138,7 +138,7 @@ class _Job:
                     writer.add(before + shard.samples, int(labels[sample.index]), sample.data)
                     shard.samples += 1
                 else:
-                    for name, reason in bad.sync_step([(sample.index, sample.reason)]):
+                    for name, reason in bad.count([(sample.index, sample.reason)]):
                         left = LeftOut(index=sample.index, name=printable(name), reason=printable(reason))
                         shard.left_out.append(left)
                 shard.end += 1
@@ -174,7 +174,7 @@ class _Job:
 
 
 def shard_ends(order: Order, part: Part) -> list[int]:
-    """Where shards must end, whatever their size. The number asked for is of the largest split; others get less."""
+    """The sample at which each shard ends. `--shards` is for the largest split; others get fewer in proportion."""
     count, wanted = len(order.splits[part]), order.options.shards
     if wanted is None:
         return [count]
@@ -182,8 +182,8 @@ def shard_ends(order: Order, part: Part) -> list[int]:
     return [count * (number + 1) // shards for number in range(shards)]
 
 
-def refuse_unwritable(order: Order) -> None:
-    """Refuse what no shard could hold, before anything is written."""
+def refuse_unpackable(order: Order) -> None:
+    """Refuse data that does not fit the format, before anything is written."""
     first = next(iter(order.splits.values()))
     if first.channels not in (1, 3):
         raise UserError(
@@ -203,7 +203,7 @@ def refuse_unwritable(order: Order) -> None:
         raise UserError(
             f"{order.options.shards:,} shards cannot be made of {largest:,} samples",
             why="each shard needs one",
-            remedy=f"ask for at most {largest:,}, or leave --shards out",
+            remedy=f"at most --shards {largest}, or leave it out",
         )
 
 

@@ -1,21 +1,20 @@
-"""The table of forms to pack into: what becomes of a sample, and the shard that takes it."""
+"""The table of formats to pack into: how a sample is prepared, and the shard writer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from phalanx.data.pack.checksums import FileEntry
 from phalanx.data.pack.images import Treatment
-from phalanx.data.pack.manifest import Form
 from phalanx.data.pack.raw import RawShard
 from phalanx.data.pack.rec import RecShard
 from phalanx.data.pack.wds import WdsShard
 from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.manifest import FileEntry, Form
 
 
 class ShardWriter(Protocol):
-    """A shard being written: samples in their order, then `finish`, or `abandon` and nothing of it is left."""
+    """A shard being written: `add` samples in order, then `finish`, or `abandon`, which deletes it."""
 
     @property
     def size(self) -> int: ...
@@ -29,14 +28,14 @@ class ShardWriter(Protocol):
 
 @dataclass(frozen=True)
 class Packing:
-    """One form. `prepare` makes of a sample what the shards take; it is called in several threads at once."""
+    """One format. `prepare` turns a sample into the data that shards take, in several threads at once."""
 
     prepare: Callable[[Labelled, int], Any]
     shard: Callable[[Path], ShardWriter]
     shard_bytes: int
 
 
-# A raw file is held open and mapped as long as its data is used, and a process may hold about a thousand: larger ones.
+# Raw files are larger: each stays open and mapped while it is used, and a process can have about a thousand open.
 SHARD_BYTES: dict[Form, int] = {"wds": 256 * 2**20, "rec": 256 * 2**20, "raw": 2 * 2**30}
 
 

@@ -1,4 +1,4 @@
-"""Decoded images, one after another, with an index at the end: what data/raw.py maps into memory."""
+"""Decoded images, one after another, with an index at the end: what data/sources/raw.py maps into memory."""
 
 import zlib
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from phalanx.data.base import Pixels
-from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
+from phalanx.data.pack.checksums import ChecksummedFile
+from phalanx.data.sources.manifest import FileEntry
 from phalanx.data.sources.raw import ENTRY, trailer
 
 ENDING = ".raw"

@@ -1,14 +1,15 @@
-"""MXNet's RecordIO: NAME.rec with the images, NAME.idx with their places, NAME.lst with their labels."""
+"""MXNet's RecordIO: NAME.rec with the images, NAME.idx with their offsets, NAME.lst with their labels."""
 
 import struct
 from pathlib import Path
 
-from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
+from phalanx.data.pack.checksums import ChecksummedFile
 from phalanx.data.pack.wds import ending_of
+from phalanx.data.sources.manifest import FileEntry
 from phalanx.errors import UserError
 
 MAGIC = struct.pack("<I", 0xCED7230A)
-MOST_BYTES = 2**29 - 1  # what a length field of 29 bits can say
+MAX_BYTES = 2**29 - 1  # the length field has 29 bits
 WHOLE, FIRST, MIDDLE, LAST = range(4)  # which part of a sample a record is
 
 
@@ -36,10 +37,10 @@ class RecShard:
         listing.write(f"{number}\t{label}.000000\t{path}\n".encode())
         # IRHeader: flag 0 says that the label is this one number
         sample = struct.pack("<IfQQ", 0, label, number, 0) + data
-        if len(sample) > MOST_BYTES:
+        if len(sample) > MAX_BYTES:
             raise UserError(
                 f"sample {number:,} does not fit into a .rec file",
-                why=f"it has {len(sample):,} bytes, and a record has at most {MOST_BYTES:,}",
+                why=f"it has {len(sample):,} bytes, and a record has at most {MAX_BYTES:,}",
                 remedy="pack with --resize, or as wds",
             )
         for record in framed_records(sample):
@@ -54,7 +55,7 @@ class RecShard:
 
 
 def framed_records(sample: bytes) -> list[bytes]:
-    """A sample as its record or records: cut at each magic number at a multiple of four, which is left out there."""
+    """A sample as one or more records: split at each magic number at a multiple of four, which is left out."""
     places = []
     at = sample.find(MAGIC)
     while at >= 0:

@@ -3,13 +3,14 @@
 import tarfile
 from pathlib import Path
 
-from phalanx.data.pack.checksums import ChecksummedFile, FileEntry
+from phalanx.data.pack.checksums import ChecksummedFile
+from phalanx.data.sources.manifest import FileEntry
 
 ENDING = ".tar"
 
 
 class WdsShard:
-    """A tar being written. Nothing in it tells when, where or by whom: the same samples make the same bytes."""
+    """A tar being written. It has no times and owners: the same samples make the same bytes."""
 
     def __init__(self, stem: Path) -> None:
         self._file = ChecksummedFile(stem.with_name(stem.name + ENDING))
@@ -41,7 +42,7 @@ class WdsShard:
 
 
 def ending_of(data: bytes) -> str:
-    """What a file of this content is called. What is no known image keeps the commonest name and is told by readers."""
+    """The ending for a file of this content; jpg if it is unknown, which readers then report."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "webp"
     return next((ending for magic, ending in _MAGICS if data.startswith(magic)), "jpg")

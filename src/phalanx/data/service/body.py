@@ -1,4 +1,4 @@
-"""Leases and batches as bytes: which samples are wanted, and the micro-batches that were made of them."""
+"""Leases and batches as bytes: the samples that a trainer needs, and the micro-batches that were made of them."""
 
 import json
 import math
@@ -21,20 +21,20 @@ _PART = struct.Struct("<II")  # number of the micro-batch in its step, samples
 
 
 def pack_lease(work: Work) -> bytes:
-    """What a server needs to know to make a batch. Where it stands in the order is the trainer's affair."""
+    """What a server needs to know to make a batch. Only the trainer knows its place in the order."""
     parts = [_LEASE.pack(work.epoch, len(work.micro))]
     parts += [_PART.pack(number, len(indices)) for number, indices in work.micro]
     return b"".join([*parts, *(indices.astype("<i8").tobytes() for _, indices in work.micro)])
 
 
-def unpack_lease(told: memoryview, num_samples: int, *, repeats: bool = False) -> Work:
-    """The samples that a trainer wants of a split that has `num_samples`; with `repeats`, see `balanced_order`."""
-    (epoch, count), table = _unpack(_LEASE, told, 0), _LEASE.size
-    parts = [_unpack(_PART, told, table + i * _PART.size) for i in range(count)]
+def unpack_lease(control: memoryview, num_samples: int, *, repeats: bool = False) -> Work:
+    """The samples that a trainer needs of a split that has `num_samples`; with `repeats`, see `balanced_order`."""
+    (epoch, count), table = _unpack(_LEASE, control, 0), _LEASE.size
+    parts = [_unpack(_PART, control, table + i * _PART.size) for i in range(count)]
     start = table + count * _PART.size
-    if not count or len(told) != start + 8 * sum(size for _, size in parts):
+    if not count or len(control) != start + 8 * sum(size for _, size in parts):
         raise Refused("length")
-    indices = np.frombuffer(told, dtype="<i8", offset=start).astype(np.int64)
+    indices = np.frombuffer(control, dtype="<i8", offset=start).astype(np.int64)
     if len(indices) and not (indices.min() >= 0 and indices.max() < num_samples * (num_samples if repeats else 1)):
         raise Refused("samples")
     cuts = np.cumsum([size for _, size in parts])[:-1]
@@ -43,39 +43,39 @@ def unpack_lease(told: memoryview, num_samples: int, *, repeats: bool = False) -
 
 
 @dataclass(frozen=True)
-class Made:
-    """A batch as bytes: small things in `told`, the pixels of all micro-batches, one after another, in `pixels`."""
+class PackedBatch:
+    """A batch as bytes: labels and all else that is small, and the pixels of all micro-batches, one after another."""
 
-    told: bytes
+    control: bytes
     pixels: torch.Tensor  # flat
 
 
-def pack_batch(micro: list[MicroBatch], bad: Bad) -> Made:
+def pack_batch(micro: list[MicroBatch], bad: Bad) -> PackedBatch:
     """A batch to be sent. The pixels of a single micro-batch are not copied."""
     channels, height, width = micro[0].images.shape[1:]
-    told = [_MADE.pack(len(micro), height, width, channels), *(_PART.pack(m.number, m.count) for m in micro)]
-    for made in micro:
-        told += [made.labels.numpy().astype("<i8").tobytes(), made.indices.numpy().astype("<i8").tobytes()]
-    told.append(json.dumps(bad, ensure_ascii=False).encode() if bad else b"")
-    pixels = [made.images.permute(0, 2, 3, 1).reshape(-1) for made in micro]
-    return Made(b"".join(told), pixels[0] if len(pixels) == 1 else torch.cat(pixels))
+    control = [_MADE.pack(len(micro), height, width, channels), *(_PART.pack(m.number, m.count) for m in micro)]
+    for each in micro:
+        control += [each.labels.numpy().astype("<i8").tobytes(), each.indices.numpy().astype("<i8").tobytes()]
+    control.append(json.dumps(bad, ensure_ascii=False).encode() if bad else b"")
+    pixels = [each.images.permute(0, 2, 3, 1).reshape(-1) for each in micro]
+    return PackedBatch(b"".join(control), pixels[0] if len(pixels) == 1 else torch.cat(pixels))
 
 
-def unpack_batch(told: memoryview, pixels: torch.Tensor) -> tuple[list[MicroBatch], Bad]:
+def unpack_batch(control: memoryview, pixels: torch.Tensor) -> tuple[list[MicroBatch], Bad]:
     """The micro-batches over the memory of `pixels`, images with channels last as the pipeline makes them."""
-    (count, height, width, channels), place = _unpack(_MADE, told, 0), _MADE.size
-    parts = [_unpack(_PART, told, place + i * _PART.size) for i in range(count)]
+    (count, height, width, channels), place = _unpack(_MADE, control, 0), _MADE.size
+    parts = [_unpack(_PART, control, place + i * _PART.size) for i in range(count)]
     place += count * _PART.size
     samples = sum(size for _, size in parts)
-    if pixels.numel() != samples * height * width * channels or len(told) < place + 16 * samples:
+    if pixels.numel() != samples * height * width * channels or len(control) < place + 16 * samples:
         raise Refused("length")
     micro, image_bytes, start = [], height * width * channels, 0
     for number, size in parts:
         images = pixels[start : start + size * image_bytes].view(size, height, width, channels).permute(0, 3, 1, 2)
-        labels, indices = _integers(told, place, size), _integers(told, place + 8 * size, size)
+        labels, indices = _integers(control, place, size), _integers(control, place + 8 * size, size)
         micro.append(MicroBatch(number, images, torch.from_numpy(labels), torch.from_numpy(indices)))
         start, place = start + size * image_bytes, place + 16 * size
-    return micro, _bad(told[place:])
+    return micro, _bad(control[place:])
 
 
 def slot_bytes(batch: int, share: Share, image_bytes: int) -> int:
@@ -84,20 +84,20 @@ def slot_bytes(batch: int, share: Share, image_bytes: int) -> int:
     return len(share.numbers()) * largest * image_bytes
 
 
-def _integers(told: memoryview, place: int, count: int) -> Indices:
-    return np.frombuffer(told, dtype="<i8", count=count, offset=place).astype(np.int64)
+def _integers(control: memoryview, place: int, count: int) -> Indices:
+    return np.frombuffer(control, dtype="<i8", count=count, offset=place).astype(np.int64)
 
 
-def _bad(told: memoryview) -> Bad:
-    if not len(told):
+def _bad(control: memoryview) -> Bad:
+    if not len(control):
         return []
     try:
-        return [(int(index), str(reason)) for index, reason in json.loads(bytes(told))]
+        return [(int(index), str(reason)) for index, reason in json.loads(bytes(control))]
     except (ValueError, TypeError) as error:
         raise Refused("garbage") from error
 
 
-def _unpack(form: struct.Struct, told: memoryview, place: int) -> tuple[Any, ...]:
-    if len(told) < place + form.size:
+def _unpack(form: struct.Struct, control: memoryview, place: int) -> tuple[Any, ...]:
+    if len(control) < place + form.size:
         raise Refused("length")
-    return form.unpack_from(told, place)
+    return form.unpack_from(control, place)

@@ -1,4 +1,4 @@
-"""The data servers of a run, as one trainer sees them: they make its batches, and it says how they fare."""
+"""The data servers of a run, as one trainer sees them: they make its batches."""
 
 import os
 import platform
@@ -15,10 +15,10 @@ from phalanx.data.order import Work
 from phalanx.data.pipeline import Pipeline
 from phalanx.data.service.body import slot_bytes
 from phalanx.data.service.lease_scheduler import LeaseScheduler, Patience
-from phalanx.data.service.link import Link, Made
+from phalanx.data.service.link import Link, MadeBatch
 from phalanx.data.service.terms import terms_of
 
-_LINGER_MS = 200  # for the goodbyes
+_LINGER_MS = 200  # for the last messages to be sent
 
 
 class Service:
@@ -30,16 +30,16 @@ class Service:
         config: RunConfig,
         *,
         name: str = "trainer-0",
-        tell: Callable[[str], None] = lambda text: None,
+        notify: Callable[[str], None] = lambda text: None,
         patience: Patience | None = None,
     ) -> None:
-        """`servers` has a key for each address. `tell` is called, in the pipeline's thread, with news for the user."""
+        """`servers` has a key for each address. `notify` gets news for the user, in the pipeline's thread."""
         self._servers = {full_address(address): key for address, key in servers.items()}
-        self._config, self._tell = config, tell
+        self._config, self._notify = config, notify
         self._patience = patience or Patience(timeout_s=config.data.service_timeout_s)
         self._name = f"{name} ({platform.node()}, process {os.getpid()})"
         self.links: list[Link] = []
-        self.feed: LeaseScheduler | None = None
+        self.scheduler: LeaseScheduler | None = None
         self._reported = (time.monotonic(), dict[Link, int]())
 
     def batches(self, pipeline: Pipeline, works: Iterator[Work]) -> Generator[Batch]:
@@ -53,26 +53,26 @@ class Service:
             size = slot_bytes(pipeline.batch, pipeline.share, image_bytes)
             self.links = []
             for address, key in self._servers.items():
-                link = Link(context, address, key, terms, self._name, pipeline.prefetch, size, self._tell)
+                link = Link(context, address, key, terms, self._name, pipeline.prefetch, size, self._notify)
                 self.links.append(stack.enter_context(closing(link)))
-            self.feed = LeaseScheduler(
+            self.scheduler = LeaseScheduler(
                 self.links,
                 works,
-                lambda work: Made(*pipeline.make(work, pool)),
+                lambda work: MadeBatch(*pipeline.make(work, pool)),
                 self._patience,
-                self._tell,
+                self._notify,
                 fallback=self._config.data.service_fallback,
             )
-            while (found := self.feed.next()) is not None:
+            while (found := self.scheduler.next()) is not None:
                 work, made = found
-                yield pipeline.finish(work, made.handed_out(), made.bad)
+                yield pipeline.finish(work, made.hand_out(), made.bad)
 
     def stop(self) -> None:
-        if self.feed is not None:
-            self.feed.stopped = True
+        if self.scheduler is not None:
+            self.scheduler.stopped = True
 
     def report(self) -> list[dict[str, Any]]:
-        """How each server fares; rates are since the last report. May be called from another thread."""
+        """The load of each server; rates are since the last report. May be called from another thread."""
         then, counted = self._reported
         now = time.monotonic()
         self._reported = (now, {link: link.samples for link in self.links})
@@ -80,7 +80,7 @@ class Service:
             {
                 "address": link.address,
                 "joined": link.joined,
-                "by": link.whereabouts,
+                "by": link.state,
                 "samples_per_s": (link.samples - counted.get(link, 0)) / max(1e-9, now - then),
                 "server_samples_per_s": link.status.rate,
                 "queue": link.status.queue,

@@ -1,4 +1,4 @@
-"""One data server, as one trainer sees it: joined, leased to, lost and found again. Nothing here waits."""
+"""A trainer's connection to one data server: joining it, leasing batches, and noticing its loss. Nothing here waits."""
 
 import secrets
 import time
@@ -15,26 +15,33 @@ from phalanx.data.order import Work
 from phalanx.data.service.body import Bad, pack_lease, unpack_batch
 from phalanx.data.service.slots import Slots
 from phalanx.data.service.terms import Terms
-from phalanx.data.service.wire import NO_SLOT, DataMessageKind, Header, Message, Seal
+from phalanx.data.service.wire import NO_SLOT, DataMessage, DataMessageKind, Header, make_seal
 from phalanx.errors import UserError
-from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
+from phalanx.net.connect import client_socket, connect
+from phalanx.net.messages import unpack_error
+from phalanx.net.seal import Refused, as_json, from_json
 
 _HELLO_S = 1.0  # between tries to join
-_PING_S = 1.0  # of silence, after which a server is asked whether it lives
-_MOST_QUEUED = 64  # messages to a server that does not read them
+_PING_S = 1.0  # of silence, after which the link asks whether the server lives
+_OPTIONS: dict[zmq.SocketOption, int | bytes] = {
+    zmq.SNDHWM: 64,  # messages to a server that does not read them
+    zmq.RCVHWM: 0,
+    zmq.IMMEDIATE: 1,  # nothing is kept for a server that is not there
+    zmq.RECONNECT_IVL_MAX: 2000,
+}
 
 
 @dataclass
-class Made:
-    """A batch, the server that made it, and the memory that its pixels lie in if that is shared."""
+class MadeBatch:
+    """A batch, the server that made it, and the shared memory that its pixels lie in, if any."""
 
     micro: list[MicroBatch]
     bad: Bad
     link: "Link | None" = None
     slots: Slots | None = None
 
-    def handed_out(self) -> list[MicroBatch]:
-        """The micro-batches, for the trainer to keep for as long as it likes."""
+    def hand_out(self) -> list[MicroBatch]:
+        """The micro-batches, which the trainer may keep for as long as it likes."""
         if self.link is not None:
             self.link.queued -= 1
         if self.slots is None or self.slots.hand_out():
@@ -44,7 +51,7 @@ class Made:
 
 @dataclass
 class Owed:
-    """A lease that the server has not answered."""
+    """A lease to which the server has not replied."""
 
     slot: int | None
     samples: int
@@ -52,7 +59,7 @@ class Owed:
 
 
 class Link:
-    """The state of one connection. `receive` and `attend` move it on; `tell` hears of what a user should know."""
+    """The state of one connection. `receive` and `attend` move it on; `notify` gets news for the user."""
 
     def __init__(
         self,
@@ -63,39 +70,26 @@ class Link:
         name: str,
         window: int,
         slot_bytes: int,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
-        self.address, self.window, self._tell = address, window, tell
-        self._seal, self._terms, self._name, self._slot_bytes = Seal(key), terms, name, slot_bytes
-        self.owed: dict[int, Owed] = {}
-        self.queued = 0  # batches that have arrived and not been handed out
+        self.address, self.window, self._notify = address, window, notify
+        self._seal, self._terms, self._name, self._slot_bytes = make_seal(key), terms, name, slot_bytes
+        self.owed: dict[int, Owed] = {}  # by the lease's number
+        self.queued = 0  # batches that have arrived and that the trainer has not taken
         self.joined, self.connected = False, False
         self.unfit: str | None = None  # why the server would make other batches
-        self.lost = False  # whether a session has ended since somebody looked
+        self.lost = False  # whether a session has ended since the scheduler looked
         self.samples = self.late = 0
         self.pace_s = 0.0  # seconds that a batch takes, lately
-        self.status = Header(DataMessageKind.PONG)  # how the server fares, as it last said
+        self.status = Header(DataMessageKind.PONG)  # the server's load, as it last said
         self._session, self._hellos, self._hello_at = 0, 0, 0.0
-        self._quiet_s = self._asked_s = self._answered = 0.0
+        self._quiet_s = self._asked_s = self._replied = 0.0
         self.slots: Slots | None = None
         self._offered: Slots | None = None  # to a server that has not said yet whether it can use them
-        self.socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.setsockopt(zmq.SNDHWM, _MOST_QUEUED)
-        self.socket.setsockopt(zmq.RCVHWM, 0)
-        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-        self.socket.setsockopt(zmq.IMMEDIATE, 1)  # nothing is kept for a server that is not there
-        self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        self.socket.setsockopt(zmq.IPV6, "[" in address)
+        self.socket = client_socket(context, address, _OPTIONS)
+        # Before it connects: otherwise the first event might be missed.
         self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
-        try:
-            self.socket.connect(address)
-        except zmq.ZMQError as error:
-            raise UserError(
-                f"{address} is not the address of a data server",
-                why=str(error),
-                remedy="write it as HOST:PORT, tcp://HOST:PORT or ipc:///PATH",
-            ) from error
+        connect(self.socket, address, "data server", "HOST:PORT, tcp://HOST:PORT or ipc:///PATH")
 
     @property
     def room(self) -> bool:
@@ -103,7 +97,8 @@ class Link:
         return self.joined and len(self.owed) + self.queued < self.window
 
     @property
-    def whereabouts(self) -> str:
+    def state(self) -> str:
+        """For messages and events: how batches arrive, or why none do."""
         if self.unfit is not None:
             return f"would make other batches: {self.unfit}"
         if self.joined:
@@ -127,13 +122,13 @@ class Link:
         return True
 
     def attend(self, elapsed_s: float, patience_s: float) -> None:
-        """What time asks for. `elapsed_s` is how long we have listened since the last call."""
+        """Do what is due: join, ping, give the server up. `elapsed_s` was spent listening since the last call."""
         now = time.monotonic()
         while self.monitor.poll(0):
             self.connected = recv_monitor_message(self.monitor)["event"] != zmq.EVENT_DISCONNECTED
             if not self.connected:
-                self.unfit, self._hello_at = None, 0.0  # who comes back may be another
-                self._lose("hung up")
+                self.unfit, self._hello_at = None, 0.0  # the next server at this address may be another
+                self._lose("disconnected")
         if not self.joined and self.unfit is None and self.connected and now >= self._hello_at:
             self._hello_at = now + _HELLO_S
             self._hellos += 1
@@ -147,30 +142,30 @@ class Link:
                 self._asked_s = 0.0
                 self._send(Header(DataMessageKind.PING, session=self._session))
 
-    def receive(self) -> Iterator[tuple[int, Made | UserError]]:
+    def receive(self) -> Iterator[tuple[int, MadeBatch | UserError]]:
         """What has arrived: numbers of leases with their batches, or with the reason why they cannot be made."""
         while True:
             try:
                 message = self._seal.unpack(self.socket.recv_multipart(zmq.NOBLOCK, copy=False))
-                answer = self._answer(message)
+                outcome = self._handle(message)
             except zmq.Again:
                 return
             except Refused as refused:
-                self._lose(f"sent what cannot be used ({refused.reason})")
+                self._lose(f"sent a message that cannot be used ({refused.reason})")
                 continue
-            if answer is not None:
-                yield message.header.number, answer
+            if outcome is not None:
+                yield message.header.number, outcome
 
     def close(self) -> None:
         self._withdraw()
         if self.joined:
             self._send(Header(DataMessageKind.GOODBYE, session=self._session))
 
-    def _answer(self, message: Message) -> Made | UserError | None:
+    def _handle(self, message: DataMessage) -> MadeBatch | UserError | None:
         header = message.header
         if header.kind is DataMessageKind.CHALLENGE:
             if header.number == self._hellos and not self.joined:
-                self._join(from_json(message.told).get("nonce"))
+                self._join(from_json(message.control).get("nonce"))
             return None
         if header.session != self._session:
             self.late += header.kind is DataMessageKind.BATCH  # of a session that we had given up
@@ -178,11 +173,13 @@ class Link:
         self._quiet_s = 0.0
         match header.kind:
             case DataMessageKind.WELCOME:
-                self._welcome(bool(from_json(message.told).get("shared")))
+                self._welcome(bool(from_json(message.control).get("shared")))
             case DataMessageKind.UNFIT:
                 self._withdraw()
-                self.unfit = str(from_json(message.told).get("why"))
-                self._tell(f"the data server at {self.address} would make other batches, and is not used: {self.unfit}")
+                self.unfit = str(from_json(message.control).get("why"))
+                self._notify(
+                    f"the data server at {self.address} would make other batches, and is not used: {self.unfit}"
+                )
             case DataMessageKind.UNKNOWN:
                 self._lose("was started anew")
             case DataMessageKind.PONG:
@@ -197,24 +194,24 @@ class Link:
         self._withdraw()
         self._session = secrets.randbits(63)
         self._offered = Slots(self.window, self._slot_bytes)
-        told = {"nonce": nonce, "name": self._name, "terms": self._terms}
-        told |= {"area": self._offered.area.address, "slot_bytes": self._slot_bytes}
-        self._send(Header(DataMessageKind.JOIN, session=self._session), as_json(told))
+        joining = {"nonce": nonce, "name": self._name, "terms": self._terms}
+        joining |= {"area": self._offered.area.address, "slot_bytes": self._slot_bytes}
+        self._send(Header(DataMessageKind.JOIN, session=self._session), as_json(joining))
 
     def _welcome(self, shared: bool) -> None:
         self.joined = True
         self.slots = self._offered if shared else None
         self._withdraw()
-        self._tell(f"the data server at {self.address} joined, by {'shared memory' if shared else 'the network'}")
+        self._notify(f"the data server at {self.address} joined, by {'shared memory' if shared else 'the network'}")
 
     def _withdraw(self) -> None:
-        """Whoever was offered shared memory has it now, or will not."""
+        """Let no server attach to the memory that was offered; one that has attached keeps it."""
         if self._offered is not None:
             self._offered.area.close()
             self._offered = None
 
-    def _outcome(self, message: Message) -> Made | UserError:
-        """The answer to a lease."""
+    def _outcome(self, message: DataMessage) -> MadeBatch | UserError:
+        """The reply to a lease."""
         header = message.header
         owed = self.owed.pop(header.number, None)
         if owed is None or (header.slot != NO_SLOT and header.slot != owed.slot):
@@ -222,12 +219,11 @@ class Link:
         if self.slots is not None and owed.slot is not None and header.slot == NO_SLOT:
             self.slots.put_back(owed.slot)
         now = time.monotonic()
-        took_s, self._answered = now - max(owed.since, self._answered), now
+        took_s, self._replied = now - max(owed.since, self._replied), now
         self.pace_s = took_s if self.pace_s == 0 else 0.8 * self.pace_s + 0.2 * took_s
         self.status = header
         if header.kind is DataMessageKind.TROUBLE:
-            told = from_json(message.told)
-            return UserError(str(told.get("what")), why=str(told.get("why")), remedy=str(told.get("remedy")))
+            return unpack_error(message.control)
         slots = self.slots if header.slot != NO_SLOT else None
         if slots is not None:
             pixels = slots.pixels(header.slot, header.length)
@@ -235,25 +231,25 @@ class Link:
             pixels = torch.frombuffer(message.body, dtype=torch.uint8)
         else:
             raise Refused("length")
-        micro, bad = unpack_batch(message.told, pixels)
+        micro, bad = unpack_batch(message.control, pixels)
         self.samples += owed.samples
         self.queued += 1
-        return Made(micro, bad, self, slots)
+        return MadeBatch(micro, bad, self, slots)
 
     def _lose(self, why: str) -> None:
-        """What the server owes is owed no more; what it still sends is dropped. It may join again."""
+        """End the session: its leases are free for others, and what still arrives is dropped. It may join again."""
         if self.joined:
             self.lost = True
             owed = f"; {len(self.owed)} batches that it owes go to others" if self.owed else ""
-            self._tell(f"the data server at {self.address} {why}{owed}")
+            self._notify(f"the data server at {self.address} {why}{owed}")
         self.joined, self._session = False, 0
         self.owed.clear()
-        self.slots = None  # a new session has new memory: who knows what is still written to this one
+        self.slots = None  # a new session has new memory: the server may still write to this one
         self._withdraw()
 
-    def _send(self, header: Header, told: bytes = b"") -> bool:
+    def _send(self, header: Header, control: bytes = b"") -> bool:
         try:
-            self.socket.send_multipart(self._seal.frames(header, told), zmq.NOBLOCK)
+            self.socket.send_multipart(self._seal.frames(header, control), zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

@@ -12,7 +12,7 @@ from phalanx.net.seal import Refused
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """A trainer that has proven the key and expects what this server makes. Each joining makes a new one."""
+    """A trainer that has proven the key and expects the batches that this server makes; new each time that it joins."""
 
     number: int
     identity: bytes
@@ -22,18 +22,18 @@ class Session:
     watch: memory.ProcessWatch | None
 
     @classmethod
-    def of(cls, number: int, identity: bytes, told: dict[str, Any]) -> "Session":
-        """What a trainer tells when it joins."""
+    def of(cls, number: int, identity: bytes, sent: dict[str, Any]) -> "Session":
+        """The session of a trainer, from what it sends when it joins."""
         try:
-            slot_bytes, address = int(told["slot_bytes"]), told["area"]
+            slot_bytes, address = int(sent["slot_bytes"]), sent["area"]
             area = memory.attach(address, int(address["size"])) if address is not None else None
             watch = memory.ProcessWatch(int(address["pid"])) if area is not None else None
-            return cls(number, identity, str(told["name"]), area, slot_bytes, watch)
+            return cls(number, identity, str(sent["name"]), area, slot_bytes, watch)
         except (KeyError, TypeError, ValueError) as error:
             raise Refused("garbage") from error
 
     def place(self, slot: int) -> torch.Tensor | None:
-        """The memory of a slot; None where the pixels have to travel."""
+        """The memory of a slot; None where the pixels have to be sent."""
         if self.area is None or slot == NO_SLOT:
             return None
         start = memory.TOKEN_BYTES + slot * self.slot_bytes

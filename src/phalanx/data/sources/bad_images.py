@@ -1,4 +1,4 @@
-"""Images that do not decode: counted, reported once, and no more of them than allowed."""
+"""Images that do not decode: counted, reported once each, and limited in number."""
 
 from typing import Literal
 
@@ -7,32 +7,32 @@ from phalanx.errors import UserError
 
 
 class BadImages:
-    """Keeps count of a split's images that do not decode, each once a process, and ends the run where it must."""
+    """Counts the images of a split that do not decode, each once per process, and ends the run at too many."""
 
     def __init__(self, source: Source, policy: Literal["skip", "stop"] = "skip", cap: float = 0.01) -> None:
         self.source, self.policy, self.cap = source, policy, cap
         self.allowed = max(1, int(cap * len(source) + 1e-9))  # 0.29 × 100 is 28.999…
-        self.met: set[int] = set()
+        self.seen: set[int] = set()
 
-    def sync_step(self, bad: list[tuple[int, str]]) -> list[tuple[str, str]]:
-        """(name, reason) of those not met before. UserError where the policy is to stop, or there are too many."""
+    def count(self, bad: list[tuple[int, str]]) -> list[tuple[str, str]]:
+        """Count bad images; returns (name, reason) of the new ones. Raises UserError if the policy demands to stop."""
         new = []
         for index, reason in bad:
-            if index in self.met:
+            if index in self.seen:
                 continue
-            self.met.add(index)
+            self.seen.add(index)
             new.append((self.source.name(index), reason))
             if self.policy == "stop":
                 raise UserError(
                     f"{new[-1][0]} is not a readable image",
                     why=reason,
-                    remedy="mend or remove it, or data.bad_images=skip to train without it",
+                    remedy="repair or remove it, or data.bad_images=skip to train without it",
                 )
-            if len(self.met) > self.allowed:
+            if len(self.seen) > self.allowed:
                 raise UserError(
-                    f"{len(self.met):,} of {len(self.source):,} images are not readable, more than the "
+                    f"{len(self.seen):,} of {len(self.source):,} images are not readable, more than the "
                     f"{self.allowed:,} that data.bad_images_cap={self.cap:g} allows",
                     why=f"the last one, {new[-1][0]}: {reason}",
-                    remedy="mend the data, or raise data.bad_images_cap",
+                    remedy="repair the data, or raise data.bad_images_cap",
                 )
         return new

@@ -16,7 +16,7 @@ PIXEL_BYTES = 3 * SIDE * SIDE
 
 @dataclass(frozen=True)
 class Layout:
-    """How one of the two datasets is laid out. A record starts with one byte per kind of label."""
+    """The files of one of the two datasets. A record starts with one byte per kind of label."""
 
     title: str
     folder: str  # what the published archive unpacks to
@@ -49,7 +49,7 @@ CIFAR_100 = Layout(
 
 
 def find_cifar(path: Path) -> list[tuple[Path, Layout]]:
-    """Folders with such files, and which of the two they hold: the path itself or the archives' folders in it."""
+    """Folders with CIFAR files and their layouts: the path itself, or the published archives' folders in it."""
     return [
         (folder, layout)
         for layout in (CIFAR_10, CIFAR_100)
@@ -59,7 +59,7 @@ def find_cifar(path: Path) -> list[tuple[Path, Layout]]:
 
 
 def open_cifar(path: Path, part: Part, *, channels: int | None, kind: str = "fine") -> ArraySource:
-    """The training or test images of a CIFAR folder. `kind` is which labels of CIFAR-100 are used."""
+    """The training or test images of a CIFAR folder. `kind` chooses among the labels of CIFAR-100."""
     folder, layout = _only_one(path)
     if kind not in layout.label_names:
         raise UserError(
@@ -117,7 +117,7 @@ def _refuse_missing(folder: Path, layout: Layout, part: Part) -> None:
 
 
 def _class_names(folder: Path, layout: Layout, kind: str) -> list[str]:
-    """The names from the dataset's own file, or numbers where a copy came without it."""
+    """The names from the dataset's own file, or numbers where that file is missing."""
     file = folder / layout.label_names[kind]
     lines = file.read_text(encoding="utf-8", errors="replace").split("\n") if file.is_file() else []
     names = [line.strip() for line in lines if line.strip()]

@@ -43,20 +43,22 @@ def open_digits(part: Part, *, channels: int | None) -> ArraySource:
 
 
 def _digits() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """64 values of 0 to 16 a digit, and labels: out of scikit-learn's own file, since its import takes two seconds."""
+    """64 values (0 to 16) and a label per digit, from scikit-learn's data file: importing it takes two seconds."""
     package = importlib.util.find_spec("sklearn")
     for folder in package.submodule_search_locations or () if package else ():
         with contextlib.suppress(OSError, ValueError), gzip.open(Path(folder, *_DIGITS_FILE), "rt") as file:
             table = np.loadtxt(file, delimiter=",")
             return table[:, :-1], table[:, -1].astype(np.int64)
-    from sklearn.datasets import load_digits  # its release keeps them elsewhere, or it says why it is not there
+    from sklearn.datasets import (
+        load_digits,
+    )  # another release may keep them elsewhere; if it is not installed, this raises
 
     digits = load_digits()
     return digits.data, digits.target.astype(np.int64)
 
 
 def open_synthetic(part: Part, config: SyntheticConfig, *, channels: int | None) -> ArraySource:
-    """Random images of any size and number, from a bank of at most 256 that repeats, with labels in turn."""
+    """Random images of any size and number, repeated from a bank of at most 256, with labels in turn."""
     samples = config.val_samples if part == "val" else config.samples
     bank = _bank(part, samples, config, config.channels if channels is None else channels)
     index = np.arange(samples, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Samples that are compressed image bytes: decoded, cropped and resized in threads; a bad one is told, not raised."""
+"""Samples that are compressed images: decoded, cropped and resized in threads. Bad ones are reported, not raised."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from phalanx.errors import UserError
 
 # Damaged files come alone or in small groups. So many in a row mean that something else is wrong, such as a disk
 # that is not mounted, and going on would only hide it.
-MOST_BAD_IN_A_ROW = 100
+MAX_BAD_IN_A_ROW = 100
 
-# Samples that a thread takes at a time. Views are drawn for all of them at once, which takes as long as for one.
-MOST_TOGETHER = 16
+# Samples that a thread takes at a time: choosing the views of all of them takes as long as of one.
+MAX_TOGETHER = 16
 
 
 class DecodePool(ThreadPoolExecutor):
-    """Threads that decode. Their number says into how many parts to divide the work."""
+    """Threads that decode. A batch is split according to their number."""
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads, thread_name_prefix="decode")
@@ -34,13 +34,13 @@ class DecodePool(ThreadPoolExecutor):
 
 
 def decode_pool(threads: int) -> DecodePool | None:
-    """Threads to be shared by all splits of a run; with none of them the caller decodes by itself."""
+    """Threads that all splits of a run share; with 0 the calling thread decodes."""
     return DecodePool(threads) if threads else None
 
 
 @dataclass
 class Sample:
-    """What became of one wanted sample: the one used in its place (None: left out), and the bad ones on the way."""
+    """The result of one sample: the index that was used for it (None: left out), and the bad ones that were tried."""
 
     index: int | None
     bad: dict[int, str] = field(default_factory=dict)
@@ -48,14 +48,14 @@ class Sample:
 
 @dataclass(kw_only=True)
 class EncodedSource(Labelled):
-    """A Source of compressed images. A format says where the bytes of sample `index` are, and what it is called."""
+    """A Source of compressed images. Formats implement `encoded` and `name`."""
 
     pool: Executor | None
     decoding: Decoding = FAST
 
     @abstractmethod
     def encoded(self, index: int) -> bytes:
-        """The compressed image. OSError or BadImage where it cannot be had. Called from several threads at once."""
+        """The compressed image. Raises OSError or BadImage. Called from several threads at once."""
 
     def subset(self, chosen: Indices) -> "EncodedSource":
         return EncodedSubset(
@@ -89,7 +89,7 @@ class EncodedSource(Labelled):
         return Read(images, self.labels[used], used, list(bad.items()))
 
     def _fill(self, wanted: list[int], framing: Framing, epoch: int, replace_bad: bool, out: Pixels) -> list[Sample]:
-        """Decodes samples, each to its place; instead of a bad one the first after it that decodes, whoever asks."""
+        """Decode samples, each to its place. A bad one is replaced by the first one after it that decodes."""
         samples = []
         for place, (index, reason) in enumerate(zip(wanted, self._decode(wanted, framing, epoch, out), strict=True)):
             sample = Sample(index)
@@ -101,7 +101,7 @@ class EncodedSource(Labelled):
         return samples
 
     def _replace(self, sample: Sample, index: int, framing: Framing, epoch: int, out: Pixels) -> None:
-        for step in range(1, min(MOST_BAD_IN_A_ROW, len(self))):
+        for step in range(1, min(MAX_BAD_IN_A_ROW, len(self))):
             candidate = (index + step) % len(self)
             (reason,) = self._decode([candidate], framing, epoch, out)
             if not reason:
@@ -111,7 +111,7 @@ class EncodedSource(Labelled):
         raise self._nothing_decodes(sample.bad)
 
     def _decode(self, wanted: list[int], framing: Framing, epoch: int, out: Pixels) -> list[str]:
-        """Decodes samples, each to its place. What is wrong with each; empty where nothing is."""
+        """Decode samples, each to its place. Returns the error of each, empty for a good one."""
         data, unread = [], {}
         for place, index in enumerate(wanted):
             try:
@@ -137,7 +137,7 @@ class EncodedSource(Labelled):
         return UserError(
             f"{len(bad)} images in a row do not decode, from {self.name(first)} to {self.name(last)}",
             why=f"{self.name(first)}: {bad[first]}",
-            remedy="check that the data is there, readable and whole: one of these files should open in a viewer",
+            remedy="check that the data is there, readable and complete: one of these files should open in a viewer",
         )
 
 
@@ -156,24 +156,24 @@ class EncodedSubset(EncodedSource):
 
 
 def decoded_as(config: DataConfig, source: Labelled) -> Labelled:
-    """The source, decoded as the configuration says, where it is one of compressed images."""
+    """The source with the decoding of the configuration, if its images are compressed."""
     if not isinstance(source, EncodedSource):
         return source
     return replace(source, decoding=Decoding(config.decode == "exact", config.exif_orientation))
 
 
 def slow_decoding(source: Labelled) -> list[str]:
-    """What to tell whoever has to do with Pillow."""
+    """A note for users without the native decoder."""
     if not isinstance(source, EncodedSource) or find_decoder() is not None:
         return []
     return [f"JPEGs are decoded by {decoder_status()}; native code takes a third of the time"]
 
 
 def batch_parts(count: int, pool: Executor | None) -> Iterator[slice]:
-    """Parts of a batch for threads to take: smaller and smaller, so that all of them end at nearly the same time."""
+    """Parts of a batch for threads: smaller and smaller, so that all threads end at nearly the same time."""
     threads = pool.threads if isinstance(pool, DecodePool) else 1
     low = 0
     while low < count:
-        size = min(MOST_TOGETHER, max(1, (count - low) // (2 * threads)))
+        size = min(MAX_TOGETHER, max(1, (count - low) // (2 * threads)))
         yield slice(low, low + size)
         low += size

@@ -1,4 +1,4 @@
-"""Image files in class folders: `train/<class>/*.jpg`, scanned without a stat per file and kept in few bytes."""
+"""Image files in class folders: `train/<class>/*.jpg`, scanned without a stat per file, names stored compactly."""
 
 import os
 from array import array
@@ -53,7 +53,7 @@ class FileSource(EncodedSource):
     label_list: Path | None = None
 
     def encoded(self, index: int) -> bytes:
-        # Half the time of Path.read_bytes, and most of that is spent under Python's lock.
+        # Takes half the time of Path.read_bytes, most of which holds Python's lock.
         path = os.path.join(os.fsencode(self.root), self.names[index])  # noqa: PTH118 - names are bytes
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -70,7 +70,7 @@ class FileSource(EncodedSource):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """How photographs of any size are read where nothing else is said."""
+    """How photographs are read by default."""
 
     channels: int
     image_size: int
@@ -79,7 +79,7 @@ class Suggestion:
 
 
 def suggested(what: str, channels: int | None) -> Suggestion:
-    """What ImageNet suggests: colour unless grey is asked for, 224 pixels, its mean and deviation."""
+    """ImageNet's defaults: three channels unless `channels` is given, 224 pixels, its mean and deviation."""
     channels = 3 if channels is None else channels
     if channels not in MEAN:
         raise UserError(
@@ -102,7 +102,7 @@ def file_source(
     label_list: Path | None = None,
     notes: tuple[str, ...] = (),
 ) -> FileSource:
-    """A FileSource of these names."""
+    """A FileSource with ImageNet's defaults."""
     suggestion = suggested(what, channels)
     return FileSource(
         description=f"{what}, {len(names):,} images in {len(classes):,} classes",
@@ -151,7 +151,7 @@ def open_class_folders(folder: Path, *, channels: int | None, pool: Executor | N
 
 @dataclass
 class Listing:
-    """What lies directly in a folder, hidden entries aside, in the order of the names."""
+    """The entries of a folder, without hidden ones, in the order of their names."""
 
     images: list[bytes] = field(default_factory=list)
     folders: list[bytes] = field(default_factory=list)
@@ -165,7 +165,7 @@ def look(folder: Path) -> Listing:
             for entry in entries:
                 if entry.name.startswith(b"."):
                     continue
-                # What the listing itself says comes first: only a link without an image's ending costs a stat.
+                # The listing itself tells files from folders: only a link without an image's ending costs a stat.
                 if entry.name.lower().endswith(IMAGE_ENDINGS) and not entry.is_dir(follow_symlinks=False):
                     found.images.append(entry.name)
                 elif entry.is_dir():
@@ -205,7 +205,7 @@ def _refuse_empty(folder: Path, empty: list[bytes], others: int) -> None:
         raise UserError(
             f"{folder} has class folders without images: {some(empty)}",
             why="each folder is a class, and a class without images cannot be learned"
-            + (f" ({others:,} files there do not end like images)" if others else ""),
+            + (f" ({others:,} files there have no ending of an image)" if others else ""),
             remedy="remove these folders, or check that the data is completely unpacked",
         )
 
@@ -215,5 +215,5 @@ def _left_out(folder: Path, stray: int, others: int) -> tuple[str, ...]:
     if stray:
         notes.append(f"{stray:,} images directly in {folder} belong to no class and are left out")
     if others:
-        notes.append(f"{others:,} files in {folder} do not end like images and are left out")
+        notes.append(f"{others:,} files in {folder} have no ending of an image and are left out")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""The table of formats: how each is recognised and opened. A new format is added here and nowhere else."""
+"""The table of formats: how each is recognised and opened. New formats are added here."""
 
 import os
 import re
@@ -10,18 +10,18 @@ from phalanx.custom import is_data_reference
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
 from phalanx.data.sources.folders import look, open_class_folders
-from phalanx.data.sources.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.lists import open_flat_folder, open_list
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
-from phalanx.data.sources.recordio import is_recordio, open_recordio
-from phalanx.data.sources.shard_format import ShardFormat
-from phalanx.data.sources.shards import VAL_NAMES, is_pattern
-from phalanx.data.sources.tar import is_tar
-from phalanx.data.sources.tfrecord import is_tfrecord, open_tfrecord
-from phalanx.data.sources.webdataset import open_webdataset
+from phalanx.data.sources.shards.find_files import VAL_NAMES, is_pattern
+from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
+from phalanx.data.sources.shards.recordio import is_recordio, open_recordio
+from phalanx.data.sources.shards.shard_format import ShardFormat
+from phalanx.data.sources.shards.tar import is_tar
+from phalanx.data.sources.shards.tfrecord import is_tfrecord, open_tfrecord
+from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError, nearest
 
 LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
@@ -29,11 +29,11 @@ LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
 
 @dataclass(frozen=True)
 class Format:
-    """One way to keep data."""
+    """A format of datasets."""
 
-    looks_like: str  # for the error that says what is understood; empty: found only where it is asked for by name
+    looks_like: str  # for error messages; empty: used only when the user names the format
     recognises: Callable[[Path], bool]
-    train: Callable[[Path, OpenRequest], Labelled]  # the training part, or everything where the data is not divided
+    train: Callable[[Path, OpenRequest], Labelled]  # the training part, or everything if there is no split
     val: Callable[[Path, OpenRequest], Labelled | None]  # the validation part, if there is one
     has_path: bool = True
     takes_patterns: bool = False  # whether it can be several files: globs and ranges
@@ -62,7 +62,7 @@ def recognise(text: str) -> tuple[str, Path]:
     if name not in FORMATS:
         raise UserError(
             f"{name!r} is not a format of data",
-            why=f"{text!r} is not an existing path, so what stands before the colon is read as a format",
+            why=f"{text!r} is not an existing path, so the part before the colon is read as a format",
             remedy=nearest(name, FORMATS),
         )
     if not FORMATS[name].has_path:
@@ -78,7 +78,7 @@ def recognise(text: str) -> tuple[str, Path]:
 def _path(text: str) -> Path:
     try:
         return Path(text).expanduser()
-    except RuntimeError:  # ~name, and nobody is called so
+    except RuntimeError:  # ~name of an unknown user
         return Path(text)
 
 
@@ -90,7 +90,7 @@ def _recognised(path: Path) -> str:
     known = "; ".join(f"{name}: {format.looks_like}" for name, format in FORMATS.items() if format.looks_like)
     raise UserError(
         f"{path} holds no data of a known format{pickled}",
-        why=f"what is recognised: {known}",
+        why=f"known formats: {known}",
         remedy="check the path, or name the format: data.source=FORMAT:PATH",
     )
 
@@ -111,51 +111,51 @@ def _holds_images(path: Path) -> bool:
     return bool(found.folders or found.images)
 
 
-def _train_folder(path: Path, want: OpenRequest) -> Labelled:
-    return _images(_parts(path)[0], want)
+def _train_folder(path: Path, request: OpenRequest) -> Labelled:
+    return _images(_parts(path)[0], request)
 
 
-def _val_folder(path: Path, want: OpenRequest) -> Labelled | None:
+def _val_folder(path: Path, request: OpenRequest) -> Labelled | None:
     val = _parts(path)[1]
     if val is None:
         return None
-    source = _images(val, want)
+    source = _images(val, request)
     if val.name != "test":
         return source
     return replace(source, notes=(*source.notes, f"validation: {val} (there is no val folder beside it)"))
 
 
 def _parts(path: Path) -> tuple[Path, Path | None]:
-    """The training and validation folders in a folder; or the folder itself, where it is not divided."""
+    """The training and validation folders in a folder; or the folder itself, if there is no split."""
     folders = [os.fsdecode(name) for name in look(path).folders]
     val = next((path / name for name in VAL_NAMES if name in folders), None)
-    # A class may be called `train`: then its images lie directly in it, beside other classes.
+    # A class may be called `train`: then its images are directly in it, and other classes beside it.
     only_parts = bool(folders) and {"train", *VAL_NAMES}.issuperset(folders)
     if only_parts or ("train" in folders and look(path / "train").folders):
         return path / "train", val
     return path, None
 
 
-def _images(folder: Path, want: OpenRequest) -> Labelled:
-    """Class folders; or, where the classes are known, images directly in the folder whose labels are listed."""
+def _images(folder: Path, request: OpenRequest) -> Labelled:
+    """Class folders; or, if the classes are known, images directly in the folder with a list of their labels."""
     found = look(folder)
-    if found.folders or not found.images or want.classes is None:
-        return open_class_folders(folder, channels=want.channels, pool=want.pool)
-    labels = want.config.val_labels
+    if found.folders or not found.images or request.classes is None:
+        return open_class_folders(folder, channels=request.channels, pool=request.pool)
+    labels = request.config.val_labels
     if labels is None:
         raise UserError(
             f"the {len(found.images):,} images of {folder} have no labels",
-            why="they lie directly in it and not in class folders",
+            why="they are directly in it and not in class folders",
             remedy="give a list of their labels with data.val_labels, or sort them into class folders",
         )
-    return open_flat_folder(folder, labels, want.classes, channels=want.channels, pool=want.pool)
+    return open_flat_folder(folder, labels, request.classes, channels=request.channels, pool=request.pool)
 
 
-def _list(path: Path, want: OpenRequest) -> Labelled:
-    return open_list(path, want.classes, channels=want.channels, pool=want.pool)
+def _list(path: Path, request: OpenRequest) -> Labelled:
+    return open_list(path, request.classes, channels=request.channels, pool=request.pool)
 
 
-def _list_beside(path: Path, want: OpenRequest) -> Labelled | None:
+def _list_beside(path: Path, request: OpenRequest) -> Labelled | None:
     """The validation list beside a training list: val.txt of train.txt, val_list.txt of train_list.txt."""
     if "train" not in path.name:
         return None
@@ -163,20 +163,20 @@ def _list_beside(path: Path, want: OpenRequest) -> Labelled | None:
     val = next((other for other in others if other.is_file()), None)
     if val is None:
         return None
-    return replace(_list(val, want), notes=(f"validation: {val}, found beside {path.name}",))
+    return replace(_list(val, request), notes=(f"validation: {val}, found beside {path.name}",))
 
 
 def _only_by_name(path: Path) -> bool:
     return False
 
 
-def _train_huggingface(path: Path, want: OpenRequest) -> Labelled:
-    source = open_huggingface(path, "train", want)
+def _train_huggingface(path: Path, request: OpenRequest) -> Labelled:
+    source = open_huggingface(path, "train", request)
     if source is None:
         raise UserError(
             f"{path} holds no training data",
-            why="none of its Arrow files is of a training split by its name",
-            remedy="name the data as save_to_disk wrote it, or give the path of one split",
+            why="none of its Arrow files has the name of a training split",
+            remedy="give a folder that save_to_disk wrote, or the folder of one split",
         )
     return source
 
@@ -193,51 +193,51 @@ TFRECORD = ShardFormat(
 WEBDATASET = ShardFormat("WebDataset", re.compile(r"\.(tar|tar\.gz|tgz)$"), is_tar, open_webdataset)
 
 
-# In the order in which they are tried: what is told by exact file names first.
+# In the order in which they are tried: those with exact file names first.
 FORMATS: dict[str, Format] = {
     "digits": Format(
         "",
         _only_by_name,
-        lambda path, want: open_digits("train", channels=want.channels),
-        lambda path, want: open_digits("val", channels=want.channels),
+        lambda path, request: open_digits("train", channels=request.channels),
+        lambda path, request: open_digits("val", channels=request.channels),
         has_path=False,
     ),
     "synthetic": Format(
         "",
         _only_by_name,
-        lambda path, want: open_synthetic("train", want.config.synthetic, channels=want.channels),
-        lambda path, want: open_synthetic("val", want.config.synthetic, channels=want.channels),
+        lambda path, request: open_synthetic("train", request.config.synthetic, channels=request.channels),
+        lambda path, request: open_synthetic("val", request.config.synthetic, channels=request.channels),
         has_path=False,
     ),
     "cifar": Format(
         "data_batch_1.bin … test_batch.bin, or train.bin and test.bin",
         lambda path: bool(find_cifar(path)),
-        lambda path, want: open_cifar(path, "train", channels=want.channels),
-        lambda path, want: open_cifar(path, "val", channels=want.channels),
+        lambda path, request: open_cifar(path, "train", channels=request.channels),
+        lambda path, request: open_cifar(path, "val", channels=request.channels),
     ),
     "cifar-coarse": Format(
         "",
         _only_by_name,
-        lambda path, want: open_cifar(path, "train", channels=want.channels, kind="coarse"),
-        lambda path, want: open_cifar(path, "val", channels=want.channels, kind="coarse"),
+        lambda path, request: open_cifar(path, "train", channels=request.channels, kind="coarse"),
+        lambda path, request: open_cifar(path, "val", channels=request.channels, kind="coarse"),
     ),
     "idx": Format(
         "train-images-idx3-ubyte[.gz] and so on",
         lambda path: find_idx(path) is not None,
-        lambda path, want: open_idx(path, "train", channels=want.channels),
-        lambda path, want: open_idx(path, "val", channels=want.channels),
+        lambda path, request: open_idx(path, "train", channels=request.channels),
+        lambda path, request: open_idx(path, "val", channels=request.channels),
     ),
     "raw": Format(
         "a folder that `phalanx data pack --format raw` made",
         is_raw,
-        lambda path, want: open_raw(path, channels=want.channels, pool=want.pool),
-        lambda path, want: open_raw_val(path, channels=want.channels, pool=want.pool),
+        lambda path, request: open_raw(path, channels=request.channels, pool=request.pool),
+        lambda path, request: open_raw_val(path, channels=request.channels, pool=request.pool),
     ),
     "huggingface": Format(
         "a folder that save_to_disk of Hugging Face datasets made",
         is_huggingface,
         _train_huggingface,
-        lambda path, want: open_huggingface(path, "val", want),
+        lambda path, request: open_huggingface(path, "val", request),
     ),
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),

@@ -1,4 +1,4 @@
-"""Holding out a validation part, and bringing two datasets to the same class numbers."""
+"""The validation holdout of a dataset without one, and class numbers that two datasets share."""
 
 from dataclasses import replace
 
@@ -10,8 +10,9 @@ from phalanx.data.sources.labelled import Labelled, Labels
 from phalanx.errors import UserError
 
 
-def held_out(labels: Labels, share: float) -> Indices:
-    """The samples held out: `share` of each class, at least one where it has two. No seed of a run changes them."""
+def holdout_indices(labels: Labels, share: float) -> Indices:
+    """The holdout: `share` of each class, at least one sample of two. The same for every seed of a run."""
+    # The name of the stream decides the draws: another one would change the holdout of every dataset.
     keys = bits(0, "held out", 0, np.arange(len(labels), dtype=np.int64))[:, 0]
     shuffled = np.lexsort((keys, labels))  # class by class, in random order within each
     sizes = np.bincount(labels)
@@ -20,18 +21,18 @@ def held_out(labels: Labels, share: float) -> Indices:
     return np.sort(shuffled[place_in_class < np.repeat(wanted, sizes)]).astype(np.int64)
 
 
-def hold_out(source: Labelled, share: float, where: str) -> tuple[Labelled, Labelled, list[str]]:
-    """(training part, validation part, what to tell the user)."""
+def split_holdout(source: Labelled, share: float, where: str) -> tuple[Labelled, Labelled, list[str]]:
+    """(training part, validation part, notes for the user)."""
     if not 0 < share < 1:
         raise UserError(
             f"there is no validation data: {where} has no such part and data.val_share is {share:g}",
             why="a run is judged on images that it was not trained on",
             remedy="set data.val_share between 0 and 1, such as 0.1, or name the data with data.val",
         )
-    chosen = held_out(source.labels, share)
+    chosen = holdout_indices(source.labels, share)
     if not len(chosen):
         raise UserError(
-            f"no validation part can be held out of {where}",
+            f"{where} is too small for a validation holdout",
             why="no class has more than one image",
             remedy="name validation data with data.val",
         )
@@ -43,8 +44,8 @@ def hold_out(source: Labelled, share: float, where: str) -> tuple[Labelled, Labe
     return source.subset(rest), source.subset(chosen), notes
 
 
-def under_classes(source: Labelled, classes: list[str], where: str) -> tuple[Labelled, list[str]]:
-    """The source with its labels as numbers in `classes`, and what to tell the user. Fewer classes are fine."""
+def with_classes(source: Labelled, classes: list[str], where: str) -> tuple[Labelled, list[str]]:
+    """The source with labels as numbers in `classes`, and notes for the user. It may have fewer classes."""
     if source.classes == classes:
         return source, []
     number = {name: i for i, name in enumerate(classes)}
@@ -53,7 +54,7 @@ def under_classes(source: Labelled, classes: list[str], where: str) -> tuple[Lab
     if not unknown:
         new = np.array([number.get(name, -1) for name in source.classes], dtype=np.int64)
         return replace(source, classes=classes, labels=new[source.labels]), []
-    # Only where no name is known: beside a class that is, the numbers of the others would be shifted.
+    # Only if no class matches by name: otherwise the numbers of the others could be shifted.
     numbered = are_numbers(source.classes) or are_numbers(classes)
     if numbered and len(source.classes) == len(classes) and len(unknown) == len(present):
         note = f"classes of {where} are matched by number: {source.classes[0]} is {classes[0]}, and so on"
@@ -61,7 +62,7 @@ def under_classes(source: Labelled, classes: list[str], where: str) -> tuple[Lab
     raise UserError(
         f"{where} has {len(unknown):,} classes that are not among the {len(classes):,} known: {_some(unknown)}",
         why=f"classes are matched by name, and the known ones are {_some(classes)}",
-        remedy="name the classes alike, or use data with the same classes",
+        remedy="use the same class names in both, or data with the same classes",
     )
 
 

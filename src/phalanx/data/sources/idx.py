@@ -50,14 +50,14 @@ def open_idx(path: Path, part: Part, *, channels: int | None) -> ArraySource:
 
 
 def _num_classes(folder: Path, labels: Labels) -> int:
-    """One more than the largest label. idx files hold no names, so the training labels speak for both parts."""
+    """One more than the largest label. idx files hold no names, so the training labels decide for both parts."""
     train = _find_file(folder, PREFIXES["train"], "labels", 1)
     largest = int(_read(train, 1).max()) if train else 0
     return max(largest, int(labels.max())) + 1
 
 
 def _names(prefix: str, what: str, dims: int) -> list[str]:
-    """The published name, and the one that some unpackers make of it."""
+    """The published name, and the one that some unpackers write."""
     return [f"{prefix}-{what}{joint}idx{dims}-ubyte{end}" for joint in "-." for end in ("", ".gz")]
 
 
@@ -81,7 +81,7 @@ def _file(folder: Path, prefix: str, what: str, dims: int) -> Path:
 def _read(file: Path, dims: int) -> Pixels:
     """The array in an idx file: two zero bytes, its type, its number of dimensions, their lengths, its values."""
     data = file.read_bytes()
-    if data.startswith(GZIP_MAGIC):  # the content decides: some tools unpack and keep the .gz
+    if data.startswith(GZIP_MAGIC):  # by content: some tools decompress and keep the name .gz
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
@@ -97,9 +97,9 @@ def _read(file: Path, dims: int) -> Pixels:
     shape = [int(length) for length in np.frombuffer(data, dtype=">u4", count=dims, offset=4)]
     if len(data) - start != math.prod(shape) or not math.prod(shape):
         dims_text = "×".join(str(length) for length in shape)
-        raise _damaged(file, f"its header promises {dims_text} bytes and {len(data) - start:,} follow")
+        raise _damaged(file, f"its header announces {dims_text} bytes and {len(data) - start:,} follow")
     return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
 
 
 def _damaged(file: Path, why: str) -> UserError:
-    return UserError(f"{file} is not a whole idx file", why=why, remedy="copy or download the file again")
+    return UserError(f"{file} is not a complete idx file", why=why, remedy="copy or download the file again")

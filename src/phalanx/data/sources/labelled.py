@@ -1,4 +1,4 @@
-"""What every split on this machine knows about itself: classes, labels, statistics; and that it can be divided."""
+"""The base of all sources on this machine: classes, labels, statistics, and subsets."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Part = Literal["train", "val"]
 
 @dataclass(kw_only=True)
 class Labelled(ABC):
-    """A Source whose samples are here. Formats differ in `name`, `read` and `subset`, and in nothing else."""
+    """A Source whose samples are on this machine. Formats implement `name`, `read` and `subset`."""
 
     description: str
     classes: list[str]
@@ -26,7 +26,7 @@ class Labelled(ABC):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     extent: tuple[int, int] | None = None  # height and width, where the format has one for all images
-    notes: tuple[str, ...] = ()  # what the user should know about how the data was found
+    notes: tuple[str, ...] = ()  # for the user, about how the data was found
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -39,7 +39,7 @@ class Labelled(ABC):
 
     @abstractmethod
     def subset(self, chosen: Indices) -> "Labelled":
-        """The chosen samples as a split of their own: a bad image is never replaced from outside of it."""
+        """The chosen samples as a split: a bad image is only replaced by another one of these."""
 
     def describe_part(self, chosen: Indices) -> str:
         return f"{len(chosen):,} samples of: {self.description}"

@@ -1,4 +1,4 @@
-"""Text lists that give images their labels: of a flat validation folder, or of files anywhere (`path label`)."""
+"""Text lists of labels: for a flat validation folder, or for files anywhere (`path label`)."""
 
 import os
 import re
@@ -20,7 +20,7 @@ WHOLE_NUMBER = re.compile(r"(-?\d+)(?:\.0*)?")  # MXNet writes labels as 3.00000
 def open_flat_folder(
     folder: Path, label_list: Path, classes: list[str], *, channels: int | None, pool: Executor | None
 ) -> FileSource:
-    """Images directly in a folder, such as ImageNet's validation; a list says `file label`, or a label a line.
+    """Images directly in a folder, such as ImageNet's validation; a list has lines `file label`, or a label per line.
 
     A label is a class name or its number. Where each line is a label alone, they follow the sorted file names.
     """
@@ -70,7 +70,7 @@ def open_list(path: Path, classes: list[str] | None, *, channels: int | None, po
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """Lines with their numbers, without empty lines and comments."""
     try:
         with path.expanduser().open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
             for number, line in enumerate(file, start=1):
@@ -109,13 +109,13 @@ def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
 
 
 def _tidy(text: str) -> str:
-    """A label as classes are called: 3.000000 is 3."""
+    """A label as a class name: 3.000000 is 3."""
     number = WHOLE_NUMBER.fullmatch(text)
     return str(int(number[1])) if number else text
 
 
 def _classes_of(path: Path, texts: dict[str, tuple[int, int]]) -> list[str]:
-    """The classes that labels make: 0 … the largest number; or, as soon as one is a name, all names in order."""
+    """The classes of these labels: 0 … the largest number; or, if any is a name, all names in order."""
     numbers = [int(text) for text in texts if WHOLE_NUMBER.fullmatch(text)]
     if len(numbers) < len(texts):
         return sorted(texts)
@@ -130,7 +130,7 @@ def _classes_of(path: Path, texts: dict[str, tuple[int, int]]) -> list[str]:
 
 
 def _lookup(classes: list[str]) -> dict[str, int]:
-    """Label → class. A name goes before a number: in classes 1, 10, 2 the label 2 is the one called so."""
+    """Label → class. A name takes precedence over a number: in classes 1, 10, 2 the label 2 is the third."""
     return {str(number): number for number in range(len(classes))} | {name: i for i, name in enumerate(classes)}
 
 
@@ -142,7 +142,7 @@ def _resolved(path: Path, number: int, text: str, classes: list[str], lookup: di
         why = f"there are {len(classes)} classes, counted from 0 to {len(classes) - 1}"
         remedy = "count labels from 0, in the order of the sorted class names; or write class names"
     else:
-        why = f"none of the {len(classes)} classes is called so"
+        why = f"none of the {len(classes)} classes has this name"
         remedy = nearest(text, classes)
     raise UserError(f"{path}, line {number}: unknown label {text!r}", why=why, remedy=remedy)
 
@@ -184,7 +184,7 @@ def _refuse_other_count(folder: Path, num_images: int, label_list: Path, num_lab
 
 
 def _refuse_missing(path: Path, names: Names) -> None:
-    """Refuses a list of which files are not there. Folders are listed once each: far fewer than a stat per file."""
+    """Refuse a list with missing files. Each folder is listed once, which is far less than a stat per file."""
     present: dict[bytes, set[bytes]] = {}
     missing = []
     for i in range(len(names)):
@@ -192,7 +192,7 @@ def _refuse_missing(path: Path, names: Names) -> None:
         folder = name[: name.rfind(b"/") + 1]
         if folder not in present:
             present[folder] = _entries(path.parent / os.fsdecode(folder))
-        # Asking for the file itself settles what a listing cannot: upper and lower case, folders without a listing.
+        # The check of the file itself covers what a listing does not: case-insensitive names, unlistable folders.
         if name[len(folder) :] not in present[folder] and not (path.parent / os.fsdecode(name)).exists():
             missing.append(name)
     if missing:

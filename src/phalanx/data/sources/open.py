@@ -1,4 +1,4 @@
-"""From what the user wrote (`digits`, a path, FORMAT:PATH) to a training and a validation split."""
+"""Opening data: from `data.source` (`digits`, a path, FORMAT:PATH) to a training and a validation split."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.base import Source
-from phalanx.data.pack.manifest import Manifest, packed
 from phalanx.data.sources.dataset import open_dataset, open_dataset_val
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
 from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
-from phalanx.data.sources.holdout import are_numbers, hold_out, under_classes
+from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import Manifest, packed
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.quarantine import read_quarantine
 from phalanx.errors import UserError
@@ -21,7 +21,7 @@ from phalanx.errors import UserError
 
 @dataclass(frozen=True)
 class Splits:
-    """The data of a run. `notes` is what a person should know about how it was found."""
+    """The data of a run, and notes for the user about how it was found."""
 
     train: Source
     val: Source
@@ -31,94 +31,94 @@ class Splits:
 def open_data(config: DataConfig, *, threads: int) -> Splits:
     """The training and validation splits of a run, under the same classes, channels and statistics.
 
-    `threads` decode compressed images, for both splits together; with 0 whoever reads decodes.
+    `threads` decode compressed images, for both splits together; with 0 the calling thread decodes.
     """
     train, val, notes = _opened(config, threads)
     if val is None:
-        train, val, told = hold_out(train, config.val_share, config.source)
-        notes += told
+        train, val, more = split_holdout(train, config.val_share, config.source)
+        notes += more
     val = replace(val, image_size=train.image_size, mean=train.mean, std=train.std)
-    # Last, so that a sample stays in its split whichever others are left out.
-    (train, val), told = _without_quarantined(config, [train, val])
-    return Splits(train, val, [*notes, *told])
+    # Last, so that leaving out one sample does not move others between the splits.
+    (train, val), left_out = _without_quarantined(config, [train, val])
+    return Splits(train, val, [*notes, *left_out])
 
 
 def open_parts(config: DataConfig, *, threads: int) -> tuple[dict[Part, Labelled], list[str]]:
-    """The splits that the data itself has, under the same classes, and notes: nothing is held out of the only one."""
+    """The splits of the data itself, under the same classes, and notes. There is no holdout of a single split."""
     train, val, notes = _opened(config, threads)
     manifest = _found(config.source, config)[2]
     only: Part = "train" if manifest is None else next(iter(manifest.splits))
     parts: dict[Part, Labelled] = {only: train} if val is None else {"train": train, "val": val}
-    kept, told = _without_quarantined(config, list(parts.values()))
-    return dict(zip(parts, kept, strict=True)), [*notes, *told]
+    kept, left_out = _without_quarantined(config, list(parts.values()))
+    return dict(zip(parts, kept, strict=True)), [*notes, *left_out]
 
 
 def open_split(text: str, config: DataConfig, classes: list[str], *, threads: int) -> Labelled:
     """One dataset to evaluate a model of these classes on: its validation part, or all of it where it has none."""
-    want = OpenRequest(config, config.channels, decode_pool(threads), classes)
-    with _unreadable_is_told(text):
-        source = _open_one(text, want)
-    source, told = under_classes(source, classes, text)
+    request = OpenRequest(config, config.channels, decode_pool(threads), classes)
+    with _explain_read_errors(text):
+        source = _open_one(text, request)
+    source, matched = with_classes(source, classes, text)
     (kept,), left_out = _without_quarantined(config, [source])
-    return replace(decoded_as(config, kept), notes=(*source.notes, *told, *left_out))
+    return replace(decoded_as(config, kept), notes=(*source.notes, *matched, *left_out))
 
 
 def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None, list[str]]:
     """(training part, validation part if there is one, notes), under the same classes and channels."""
-    want = OpenRequest(config, config.channels, decode_pool(threads))
-    with _unreadable_is_told(config.source):
+    request = OpenRequest(config, config.channels, decode_pool(threads))
+    with _explain_read_errors(config.source):
         name, path, manifest = _found(config.source, config)
-        train = _train(name, path, manifest, want)
+        train = _train(name, path, manifest, request)
     notes = [*train.notes]
-    want = replace(want, channels=train.channels, classes=train.classes)
-    with _unreadable_is_told(config.val or config.source):
-        val = _val(name, path, manifest, want) if config.val is None else _open_one(config.val, want)
+    request = replace(request, channels=train.channels, classes=train.classes)
+    with _explain_read_errors(config.val or config.source):
+        val = _val(name, path, manifest, request) if config.val is None else _open_one(config.val, request)
     if val is not None:
         notes += val.notes
         if config.val is None and are_numbers(train.classes) and are_numbers(val.classes):
-            # Nothing else tells how many classes there are, and both parts are of one dataset.
+            # Both parts are of one dataset, and only the labels say how many classes it has.
             train = replace(train, classes=max(train.classes, val.classes, key=len))
-        val, told = under_classes(val, train.classes, f"the validation data ({config.val or config.source})")
-        notes += told
+        val, matched = with_classes(val, train.classes, f"the validation data ({config.val or config.source})")
+        notes += matched
     _refuse_unused_labels(config, val)
     notes += slow_decoding(train)
     return decoded_as(config, train), None if val is None else decoded_as(config, val), notes
 
 
 def _found(text: str, config: DataConfig) -> tuple[str, Path, Manifest | None]:
-    """(format, path, manifest if it was packed) of what the user wrote. A pack that is not whole is refused."""
+    """(format, path, manifest if it was packed) of `data.source`. An incomplete pack is refused."""
     name, path = recognise(text)
     has_path = name != USER_CODE and FORMATS[name].has_path
     return name, path, packed(path, salvage=config.salvage) if has_path else None
 
 
-def _train(name: str, path: Path, manifest: Manifest | None, want: OpenRequest) -> Labelled:
+def _train(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled:
     """The training part at a path, or everything."""
     if name == USER_CODE:
-        return open_dataset(str(path), want)
+        return open_dataset(str(path), request)
     if manifest is None:
-        return FORMATS[name].train(path, want)
-    want = _want_packed(manifest, want)
-    only_val = None if "train" in manifest.splits else FORMATS[name].val(path, want)
-    return _as_packed(FORMATS[name].train(path, want) if only_val is None else only_val, manifest)
+        return FORMATS[name].train(path, request)
+    request = _request_packed(manifest, request)
+    only_val = None if "train" in manifest.splits else FORMATS[name].val(path, request)
+    return _as_packed(FORMATS[name].train(path, request) if only_val is None else only_val, manifest)
 
 
-def _val(name: str, path: Path, manifest: Manifest | None, want: OpenRequest) -> Labelled | None:
+def _val(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled | None:
     """The validation part at a path, if there is one beside a training part."""
     if name == USER_CODE:
-        return open_dataset_val(str(path), want)
+        return open_dataset_val(str(path), request)
     if manifest is None:
-        return FORMATS[name].val(path, want)
-    val = FORMATS[name].val(path, _want_packed(manifest, want)) if len(manifest.splits) == 2 else None
+        return FORMATS[name].val(path, request)
+    val = FORMATS[name].val(path, _request_packed(manifest, request)) if len(manifest.splits) == 2 else None
     return None if val is None else _as_packed(val, manifest)
 
 
-def _want_packed(manifest: Manifest, want: OpenRequest) -> OpenRequest:
-    return replace(want, channels=want.channels or manifest.channels, classes=None)
+def _request_packed(manifest: Manifest, request: OpenRequest) -> OpenRequest:
+    return replace(request, channels=request.channels or manifest.channels, classes=None)
 
 
 def _as_packed(source: Labelled, manifest: Manifest) -> Labelled:
-    """What was packed keeps the classes of its source, which files only number, and its image size and statistics."""
+    """Packed data has the class names, image size and statistics of its source: shards only number the classes."""
     source = replace(source, classes=manifest.classes, extent=manifest.extent)
     if source.channels != manifest.channels:
         return source
@@ -126,23 +126,23 @@ def _as_packed(source: Labelled, manifest: Manifest) -> Labelled:
 
 
 def _without_quarantined(config: DataConfig, splits: list[Labelled]) -> tuple[list[Labelled], list[str]]:
-    """The splits without the samples that data.quarantine names, and what to tell the user."""
+    """The splits without the samples in data.quarantine, and notes for the user."""
     if config.quarantine is None:
         return splits, []
     quarantine = read_quarantine(config.quarantine)
     return [quarantine.without(split) for split in splits], quarantine.notes()
 
 
-def _open_one(text: str, want: OpenRequest) -> Labelled:
-    name, path, manifest = _found(text, want.config)
-    # Files are meant as they are named. Only a folder, or the user's own code, may hold more than what is wanted.
-    val = _val(name, path, manifest, want) if path.is_dir() or name == USER_CODE else None
-    return _train(name, path, manifest, want) if val is None else val
+def _open_one(text: str, request: OpenRequest) -> Labelled:
+    name, path, manifest = _found(text, request.config)
+    # A path of a file names all of the data. A folder or the user's own dataset may have a validation part.
+    val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
+    return _train(name, path, manifest, request) if val is None else val
 
 
 @contextmanager
-def _unreadable_is_told(text: str) -> Iterator[None]:
-    """What the system refuses, such as a file without permission, is the user's to mend, whatever the format."""
+def _explain_read_errors(text: str) -> Iterator[None]:
+    """Turn OSErrors of all formats, such as a missing permission, into a UserError."""
     try:
         yield
     except OSError as error:
@@ -154,12 +154,12 @@ def _unreadable_is_told(text: str) -> Iterator[None]:
 
 
 def _refuse_unused_labels(config: DataConfig, val: Labelled | None) -> None:
-    """A list of labels that labels nothing is a request that would be dropped silently."""
+    """Refuse a list of labels that no data uses, instead of ignoring it silently."""
     if config.val_labels is None or (isinstance(val, FileSource) and val.label_list == config.val_labels):
         return
     raise UserError(
         f"data.val_labels={config.val_labels} is not used",
         why="it is for a folder with validation images directly in it, and the validation data is "
-        + ("held out of the training data" if val is None else val.description),
+        + ("a holdout of the training data" if val is None else val.description),
         remedy="leave it out, or name that folder with data.val",
     )

@@ -1,4 +1,4 @@
-"""What whoever opens a dataset is asked for."""
+"""The request to open a dataset."""
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from phalanx.config.schema import DataConfig
 
 @dataclass(frozen=True)
 class OpenRequest:
-    """What an opener is asked for. `classes` are those of the training data or model, where they are known."""
+    """The settings that a format opens data with. `classes` are those of the training data or model, if known."""
 
     config: DataConfig
     channels: int | None

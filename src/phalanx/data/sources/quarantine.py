@@ -1,4 +1,4 @@
-"""Samples that are named in a list are left out: what `phalanx data verify` found, or a run's quarantine.tsv."""
+"""Quarantine: leaves out the samples in a list of `phalanx data verify`, or in a run's quarantine.tsv."""
 
 import os
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ import numpy as np
 from phalanx.data.order import Indices
 from phalanx.data.sources.encoded import EncodedSubset
 from phalanx.data.sources.labelled import Labelled
-from phalanx.data.sources.sharded import ShardSource
+from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.errors import UserError
 from phalanx.observe.tables import printable, tab_separated
 
 
 @dataclass
 class Quarantine:
-    """The names of a list, one `name<tab>reason` a line, and which of them were met."""
+    """The names in a list, one `name<tab>reason` per line, and those that were found in the data."""
 
     path: Path
     names: set[str]
-    met: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
 
     def without(self, source: Labelled) -> Labelled:
-        """The source without the samples that are named."""
+        """The source without the samples in the list."""
         named = {index: _key(source.name(index)) for index in self._suspects(source).tolist()}
         left_out = [index for index, name in named.items() if name in self.names]
         kept = np.setdiff1d(np.arange(len(source)), left_out)
@@ -35,11 +35,11 @@ class Quarantine:
                 why=f"it names all {len(source):,} samples of: {source.description}",
                 remedy="leave data.quarantine out, or shorten the list",
             )
-        self.met.update(named[index] for index in left_out)
+        self.found.update(named[index] for index in left_out)
         return source.subset(kept)
 
     def _suspects(self, source: Labelled) -> Indices:
-        """Samples whose names are worth a look: in large files each has to be read, so only in those that are named."""
+        """Samples that may be in the list. Names in shards have to be read, so only in shards that the list names."""
         if isinstance(source, EncodedSubset):
             return np.flatnonzero(np.isin(source.chosen, self._suspects(source.parent)))
         if not isinstance(source, ShardSource):
@@ -53,12 +53,12 @@ class Quarantine:
         return np.concatenate([np.empty(0, np.int64), *ranges])
 
     def notes(self) -> list[str]:
-        """What to tell the user once all splits were gone through."""
-        notes = [f"{len(self.met):,} samples are left out, named in {self.path}"] if self.met else []
-        unknown = sorted(self.names - self.met)
+        """Notes for the user, after all splits."""
+        notes = [f"{len(self.found):,} samples are left out, named in {self.path}"] if self.found else []
+        unknown = sorted(self.names - self.found)
         if unknown:
             shown = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
-            notes.append(f"{len(unknown):,} names in {self.path} are those of no sample here: {shown}")
+            notes.append(f"{len(unknown):,} names in {self.path} are not names of samples here: {shown}")
         return notes
 
 
@@ -76,5 +76,5 @@ def read_quarantine(path: Path) -> Quarantine:
 
 
 def _key(name: str) -> str:
-    """A name as both sides have it: as it can be written to a list, and for a file wherever it is looked at from."""
+    """A name to compare: printable, as in a list, and of a file with its absolute path."""
     return os.path.normpath(Path.cwd() / printable(tab_separated([name])))

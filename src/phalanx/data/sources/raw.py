@@ -1,4 +1,4 @@
-"""Decoded images in memory-mapped files, each of its own size, so that reading is only cropping and resizing.
+"""Decoded images of any size in memory-mapped files: reading is only cropping and resizing.
 
 A file is the pixels of all images one after another (height, width, channels; uint8), then an index with an `ENTRY`
 for each, then a `TRAILER`. Everything is little-endian. `phalanx data pack --format raw` writes them.
@@ -18,9 +18,9 @@ import numpy.typing as npt
 from phalanx.data.base import Framing, Pixels, Read
 from phalanx.data.decode.resize import resize_all
 from phalanx.data.order import Indices
-from phalanx.data.pack.manifest import Manifest, load_manifest, packed
 from phalanx.data.sources.encoded import batch_parts
 from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.manifest import Manifest, load_manifest, packed
 from phalanx.data.sources.window import Damaged
 from phalanx.errors import UserError
 
@@ -33,7 +33,7 @@ Entries = npt.NDArray[np.void]
 
 
 class RawFile(NamedTuple):
-    """A file of decoded images: its bytes as mapped into memory, and where each image is."""
+    """A file of decoded images: its memory-mapped bytes, and the index of its images."""
 
     path: Path
     bytes: Pixels
@@ -41,38 +41,38 @@ class RawFile(NamedTuple):
     channels: int
 
     def pixels(self, number: int) -> Pixels:
-        """An image where it lies: nothing is copied."""
+        """An image, without a copy."""
         offset, height, width = (int(self.entries[number][name]) for name in ("offset", "height", "width"))
         return self.bytes[offset : offset + height * width * self.channels].reshape(height, width, self.channels)
 
 
 def trailer(entries: Entries, channels: int, index_offset: int) -> bytes:
-    """The end of a file: how to find and to trust everything before it."""
+    """The end of a file, which describes and checks the index."""
     return TRAILER.pack(MAGIC, VERSION, channels, len(entries), index_offset, zlib.crc32(entries.tobytes()))
 
 
 def open_raw_file(path: Path) -> RawFile:
-    """A file mapped into memory. Every number in it is checked against its length before it is used."""
+    """Map a file into memory. Every number in it is checked before it is used."""
     data: Pixels = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.empty(0, np.uint8)
     end = len(data) - TRAILER.size
     if end < 0:
-        raise Damaged(0, f"it has {len(data)} bytes, less than its end alone")
+        raise Damaged(0, f"it has {len(data)} bytes, fewer than its trailer")
     magic, version, channels, count, index_offset, crc = TRAILER.unpack(data[end:].tobytes())
     if magic != MAGIC:
-        raise Damaged(end, "its end is missing: it was cut off, or is no file of this format")
+        raise Damaged(end, "its trailer is missing: the file was cut off, or has another format")
     if version != VERSION:
         raise Damaged(end, f"it is of version {version}; this Phalanx reads {VERSION}")
     if index_offset + count * ENTRY.itemsize != end:
-        raise Damaged(end, f"an index of {count:,} images from {index_offset:,} on would not end here")
+        raise Damaged(end, f"an index of {count:,} images at {index_offset:,} does not end here")
     index = data[index_offset:end].tobytes()
     if zlib.crc32(index) != crc:
         raise Damaged(index_offset, "its index has changed since it was written")
     entries = np.frombuffer(index, dtype=ENTRY)
-    # As float64, which no product of such numbers overflows, and which is exact wherever it is as small as a file.
+    # As float64: products cannot overflow, and are exact up to the size of any file.
     lengths = entries["height"].astype(np.float64) * entries["width"] * channels
     outside = np.flatnonzero((entries["offset"] + lengths > index_offset) | (lengths == 0))
     if len(outside):
-        raise Damaged(index_offset, f"its index has image {outside[0]} outside of the file")
+        raise Damaged(index_offset, f"image {outside[0]} of its index is outside of the file")
     return RawFile(path, data, entries, channels)
 
 
@@ -95,7 +95,7 @@ class RawSource(Labelled):
         return file.pixels(number)
 
     def damage(self, index: int) -> str:
-        """What is wrong with a sample's bytes; empty where they are as written. `read` does not spend time on it."""
+        """The error in a sample's bytes by its checksum, or empty. `read` does not check it, to save time."""
         file, number = self._place(index)
         if zlib.crc32(file.pixels(number).data) == int(file.entries[number]["crc"]):
             return ""
@@ -111,7 +111,7 @@ class RawSource(Labelled):
         )
 
     def read(self, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read:
-        """Samples framed. The files were checked when they were opened, so `replace_bad` has nothing to do."""
+        """Crop samples. Files were checked when they were opened, so `replace_bad` has no effect."""
         views = framing.views(indices, self.sizes[indices], epoch)
         out = np.empty((len(indices), framing.size, framing.size, self.channels), dtype=np.uint8)
 
@@ -130,7 +130,7 @@ class RawSource(Labelled):
 
 
 def is_raw(path: Path) -> bool:
-    """Whether it was packed as raw; that it is complete is looked at when it is opened."""
+    """Whether a folder was packed as raw. Opening it checks that it is complete."""
     manifest = load_manifest(path)
     return manifest is not None and manifest.options.form == "raw"
 
@@ -142,7 +142,7 @@ def open_raw(path: Path, *, channels: int | None, pool: Executor | None) -> RawS
 
 
 def open_raw_val(path: Path, *, channels: int | None, pool: Executor | None) -> RawSource | None:
-    """Its validation images, where it has both."""
+    """Its validation images, if it has both splits."""
     manifest = _manifest(path)
     return _opened(path, manifest, "val", channels, pool) if len(manifest.splits) == 2 else None
 
@@ -186,7 +186,7 @@ def _opened(path: Path, manifest: Manifest, part: Part, channels: int | None, po
 
 
 def _checked(path: Path, manifest: Manifest) -> RawFile:
-    """A shard that holds images of this dataset."""
+    """Open a shard, and check that it belongs to this dataset."""
     try:
         file = open_raw_file(path)
         start = len(file.bytes) - TRAILER.size

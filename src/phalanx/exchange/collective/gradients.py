@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from phalanx.exchange.base import Applied
-from phalanx.exchange.collective.failures import collective_call, lost_worker
+from phalanx.exchange.collective.failures import collective_call, lost_if_distributed, lost_worker, raise_if_lost
 from phalanx.exchange.collective.peer_watch import PeerWatch
 from phalanx.exchange.compress.hooks import register
 from phalanx.exchange.compress.spec import CompressionSpec
@@ -33,14 +33,22 @@ class CollectiveGradients:
     ) -> None:
         self._peers = peers
         self._model, self._update, self._clip_norm = model, update, clip_norm
-        with collective_call(peers):
-            self._ddp = distributed(model)
+        self._inner = _Inner(model)
+        with collective_call(peers):  # DDP compares and copies the workers' parameters
+            self._ddp = distributed(self._inner)
         names = {param: name for name, param in model.named_parameters()}
         self.hook = register(self._ddp, compression, names)
         self._waited_s = 0.0
 
     def forward(self, images: Tensor) -> Tensor:
-        output: Tensor = self._ddp(images)
+        self._inner.running = False
+        try:
+            output: Tensor = self._ddp(images)
+        except RuntimeError as error:
+            if self._inner.running:
+                raise
+            raise_if_lost(error, self._peers)  # DDP itself agrees with the other workers once on its buckets
+            raise
         return output
 
     def accumulate(self, last: bool) -> AbstractContextManager[Any]:
@@ -49,14 +57,16 @@ class CollectiveGradients:
     @contextmanager
     def _adding(self) -> Iterator[None]:
         """A micro-batch that is not the step's last: gradients stay here, but synchronised batch norm does not."""
-        with self._peers_may_be_lost(), self._ddp.no_sync():
+        with lost_if_distributed(self._peers), self._ddp.no_sync():
             yield
 
     @contextmanager
     def _exchanging(self) -> Iterator[None]:
         """The last backward of a step. What it spends after its last gradient is ready, it spends waiting."""
-        with self._peers_may_be_lost():
+        with lost_if_distributed(self._peers):
             yield
+        if self.hook.failure is not None:
+            raise lost_worker(self.hook.failure, self._peers) from self.hook.failure
         self._waited_s = time.perf_counter() - self.hook.last_ready if dist.get_world_size() > 1 else 0.0
 
     def skip_step(self, images: Tensor) -> None:
@@ -64,7 +74,7 @@ class CollectiveGradients:
         training = self._model.training
         self._model.eval()
         with self._exchanging():
-            (self._ddp(images.new_zeros(1, *images.shape[1:])).sum() * 0.0).backward()
+            (self.forward(images.new_zeros(1, *images.shape[1:])).sum() * 0.0).backward()
         self._model.train(training)
 
     def apply(self, step: int) -> Applied:
@@ -84,15 +94,19 @@ class CollectiveGradients:
     def discard(self) -> None:
         self._update.clear()
 
-    @contextmanager
-    def _peers_may_be_lost(self) -> Iterator[None]:
-        try:
-            yield
-        except (RuntimeError, dist.DistBackendError) as error:
-            signs = ("connection", "gloo", "timed out", "nccl", "peer", "socket")
-            if not any(sign in str(error).lower() for sign in signs):
-                raise
-            raise lost_worker(error, self._peers) from error
+
+class _Inner(nn.Module):
+    """The model inside of DDP, which says whether an error of DDP's forward is the model's own."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.running = model, False
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.running = True
+        output: Tensor = self.model(images)
+        self.running = False
+        return output
 
 
 def distributed(model: nn.Module) -> DistributedDataParallel:

@@ -1,9 +1,10 @@
 """Batch norm whose statistics are of all workers' samples, on a CPU; torch's own, which is faster, is for GPUs only.
 
-A layer's workers add up counts, sums and squares in forward, and two sums in backward. So every worker has to take part
-in every micro-batch, with no samples where it has none.
+Workers add up a layer's counts, sums and squares in forward, and two sums in backward. So every worker takes part in
+every micro-batch, even without samples.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,33 +14,52 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from phalanx.errors import UserError
+from phalanx.exchange.collective.failures import collective_call
+from phalanx.exchange.collective.peer_watch import PeerWatch
 
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
-def synchronise(model: nn.Module, device: torch.device) -> None:
-    """Have the model's batch-norm layers use the statistics of all workers. Names and parameters stay the same."""
+@dataclass(frozen=True)
+class SumOverWorkers:
+    """Adds a tensor up over all workers, in place."""
+
+    group: Any
+    peers: PeerWatch | None
+
+    def __call__(self, tensor: Tensor) -> None:
+        with collective_call(self.peers):
+            dist.all_reduce(tensor, group=self.group)
+
+
+def synchronise(model: nn.Module, device: torch.device, peers: PeerWatch | None = None) -> None:
+    """Have the model's batch-norm layers use the statistics of all workers. Names and parameters stay the same.
+
+    `peers` watches the other workers, to name one that is lost.
+    """
     if device.type == "cuda":
         from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]  # knows timm's own layers too
 
         convert_sync_batchnorm(model)
         return
-    # A group of its own: sums of gradients, which DDP starts while backward runs, do not come between.
-    _replace(model, dist.new_group())
+    # A group of its own: DDP starts sums of gradients in between, while backward runs.
+    with collective_call(peers):
+        group = dist.new_group()
+    _replace(model, SumOverWorkers(group, peers))
 
 
-def _replace(module: nn.Module, group: Any) -> None:
+def _replace(module: nn.Module, add_up: SumOverWorkers) -> None:
     for name, child in module.named_children():
         if isinstance(child, _BatchNorm):
-            setattr(module, name, SyncNorm(child, group))
+            setattr(module, name, SyncNorm(child, add_up))
         else:
-            _replace(child, group)
+            _replace(child, add_up)
 
 
 class SyncNorm(_BatchNorm):
-    """Takes the place of a batch-norm layer; timm's, which also drop and activate, keep their parts."""
+    """Replaces a batch-norm layer; timm's, which also drop and activate, keep these parts."""
 
-    def __init__(self, layer: _BatchNorm, group: Any) -> None:
+    def __init__(self, layer: _BatchNorm, add_up: SumOverWorkers) -> None:
         if type(layer) not in _PLAIN and [name for name, _ in layer.named_children()] != ["drop", "act"]:
             raise UserError(
                 f"a layer of type {type(layer).__name__} cannot be synchronised",
@@ -53,13 +73,13 @@ class SyncNorm(_BatchNorm):
         for name, child in layer.named_children():
             self.add_module(name, child)
         self.train(layer.training)
-        self._group = group
+        self._add_up = add_up
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             weight = self.weight if self.affine else torch.ones(self.num_features)
             bias = self.bias if self.affine else torch.zeros(self.num_features)
-            x, mean, var, count = _Normalise.apply(x, weight, bias, self.eps, self._group)
+            x, mean, var, count = _Normalise.apply(x, weight, bias, self.eps, self._add_up)
             self._track(mean, var, float(count))
         else:
             x = super().forward(x)
@@ -68,7 +88,7 @@ class SyncNorm(_BatchNorm):
         return x
 
     def _check_input_dim(self, x: Tensor) -> None:
-        """The layer that this one stands for was chosen for its input."""
+        """The layer that this one replaces was chosen for its input."""
 
     @torch.no_grad()
     def _track(self, mean: Tensor, var: Tensor, count: float) -> None:
@@ -85,7 +105,7 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, group: Any
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, add_up: SumOverWorkers
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         channels, mine = x.shape[1], x.numel() // x.shape[1]
         # Sums in float64 of means in float32: the square of a mean is subtracted again without harm.
@@ -95,13 +115,13 @@ class _Normalise(torch.autograd.Function):
             sums[:channels] = mean.double() * mine
             sums[channels:-1] = (var.double() + mean.double() ** 2) * mine
             sums[-1] = mine
-        dist.all_reduce(sums, group=group)
+        add_up(sums)
         given = sums[-1].clone()
-        count = given.clamp_min(1)  # nobody may have samples: then nothing comes out, and nothing is tracked
+        count = given.clamp_min(1)  # there may be no samples at all: then nothing comes out, and nothing is tracked
         mean64 = sums[:channels] / count
         mean, var = mean64.float(), (sums[channels:-1] / count - mean64**2).clamp_min(0).float()
         ctx.save_for_backward(x, weight, mean, torch.rsqrt(var + eps), count)
-        ctx.group, ctx.eps = group, eps
+        ctx.add_up, ctx.eps = add_up, eps
         ctx.mark_non_differentiable(mean, var, given)
         return F.batch_norm(x, mean, var, weight, bias, training=False, eps=eps), mean, var, given
 
@@ -113,10 +133,10 @@ class _Normalise(torch.autograd.Function):
             _, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
                 grad, x, weight, None, None, mean, scale, True, ctx.eps, [False, True, True]
             )
-        else:  # the kernel divides by the number of samples, and dies of 0
+        else:  # the kernel divides by the number of samples
             by_weight, by_bias = torch.zeros_like(weight), torch.zeros_like(weight)
         both = torch.stack([by_weight, by_bias]).double()
-        dist.all_reduce(both, group=ctx.group)
+        ctx.add_up(both)
         with_values, alone = (both / count).float()
         shape = [1, -1] + [1] * (x.dim() - 2)
         gain = weight * scale

@@ -1,8 +1,9 @@
-"""What DDP hooks have in common: counting bytes, noting times, holding residuals, encoding a bucket."""
+"""What DDP hooks have in common: starting collectives, counting bytes and time, residuals, encoding a bucket."""
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -14,21 +15,54 @@ from phalanx.errors import UserError
 from phalanx.exchange.compress.codec import Codec
 from phalanx.exchange.compress.residuals import Residuals
 
+T = TypeVar("T")
+Started = tuple[Future[Any], Callable[[Any], Tensor]]
+
+
+class CollectiveFailed(Exception):
+    """A collective call of a hook raised the error that is this one's cause."""
+
 
 class HookState(ABC):
-    """One rank's side of the exchange: what it held back, how much it sent, when its last bucket was ready."""
+    """One rank's side of the exchange: what it held back, how much it sent, when its last bucket was ready.
+
+    Backward never raises what a collective raised: that is kept in `failure`, so that it is not mistaken for an error
+    of the model. Gradients are worthless then, and no further collective is started.
+    """
 
     def __init__(self, names: Mapping[nn.Parameter, str], group: dist.ProcessGroup | None) -> None:
         self.last_ready = 0.0  # perf_counter when backward had filled the latest step's last bucket
         self._group, self._world = group, dist.get_world_size(group)
         self._residuals = Residuals(names)
         self._sent = self._received = 0
+        self.failure: RuntimeError | None = None
 
     def exchange(self, bucket: GradBucket) -> Future[Tensor]:
         """Start to add a bucket up over all ranks."""
         if bucket.is_last():
             self.last_ready = time.perf_counter()
-        return self._exchange(bucket)
+        buffer: Tensor = bucket.buffer()
+        if self.failure is None:
+            try:
+                future, finish = self._start(bucket)
+                return future.then(lambda done: self._finish(done, finish, buffer))
+            except CollectiveFailed as failed:
+                self._note(failed.__cause__)
+        unsummed: Future[Tensor] = Future()
+        unsummed.set_result(buffer)
+        return unsummed
+
+    def _finish(self, done: Future[Any], finish: Callable[[Any], Tensor], buffer: Tensor) -> Tensor:
+        try:
+            value = done.value()
+        except RuntimeError as error:
+            self._note(error)
+            return buffer
+        return finish(value)
+
+    def _note(self, error: BaseException | None) -> None:
+        assert isinstance(error, RuntimeError)
+        self.failure = self.failure or error
 
     def take_bytes(self) -> tuple[int, int]:
         """Bytes sent and received since the last call.
@@ -49,7 +83,7 @@ class HookState(ABC):
         return self._residuals.tensors()
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` returned."""
+        """Continue with what `tensors` returned."""
         self._residuals.load(tensors)
 
     def _count(self, sent: int, received: int) -> None:
@@ -58,8 +92,14 @@ class HookState(ABC):
             self._received += received
 
     def _sum(self, tensor: Tensor) -> Future[list[Tensor]]:
+        """Start to add a tensor up over all ranks, in place."""
         self._count(tensor.nbytes, tensor.nbytes)
-        return future_of(dist.all_reduce(tensor, group=self._group, async_op=True))
+        return _future(lambda: dist.all_reduce(tensor, group=self._group, async_op=True))
+
+    def _gather(self, rows: Tensor, row: Tensor) -> Future[list[Tensor]]:
+        """Start to fill `rows` with the row of each rank."""
+        self._count(row.nbytes, row.nbytes * (self._world - 1))
+        return _future(lambda: dist.all_gather_into_tensor(rows.view(-1), row, group=self._group, async_op=True))
 
     def _encode(self, codec: Codec, bucket: GradBucket) -> tuple[Tensor, list[int]]:
         """The payloads of a bucket's parameters in one row, and the size of each."""
@@ -75,11 +115,20 @@ class HookState(ABC):
         return row, sizes
 
     @abstractmethod
-    def _exchange(self, bucket: GradBucket) -> Future[Tensor]: ...
+    def _start(self, bucket: GradBucket) -> Started:
+        """Start the collective of a bucket: its future, and what makes the bucket's sum from the future's value."""
 
 
-def future_of(work: dist.Work | None) -> Future[list[Tensor]]:
-    """The future of a collective that was started with async_op."""
+def started(start: Callable[[], T]) -> T:
+    """Start a collective. Raises CollectiveFailed."""
+    try:
+        return start()
+    except RuntimeError as error:
+        raise CollectiveFailed from error
+
+
+def _future(start: Callable[[], dist.Work | None]) -> Future[list[Tensor]]:
+    work = started(start)
     assert work is not None  # None is for ranks outside the group
     future: Future[list[Tensor]] = work.get_future()
     return future

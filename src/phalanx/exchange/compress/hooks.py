@@ -19,7 +19,7 @@ from phalanx.errors import UserError
 from phalanx.exchange.compress.cast import CastCodec
 from phalanx.exchange.compress.codec import Codec
 from phalanx.exchange.compress.codecs import make_codec
-from phalanx.exchange.compress.hook_state import HookState, future_of
+from phalanx.exchange.compress.hook_state import HookState, Started
 from phalanx.exchange.compress.powersgd import PowerSGDHook
 from phalanx.exchange.compress.spec import CompressionSpec
 
@@ -27,27 +27,26 @@ from phalanx.exchange.compress.spec import CompressionSpec
 class PlainHook(HookState):
     """none: the bucket itself is summed."""
 
-    def _exchange(self, bucket: GradBucket) -> Future[Tensor]:
-        return self._sum(bucket.buffer()).then(lambda done: done.value()[0])
+    def _start(self, bucket: GradBucket) -> Started:
+        return self._sum(bucket.buffer()), lambda summed: summed[0]
 
 
 class CastHook(HookState):
-    """fp16, bf16: summed in 16 bits, which travel; the residual keeps what this rank rounded away."""
+    """fp16, bf16: sent and summed in 16 bits; the residual keeps what this rank rounded away."""
 
     def __init__(self, names: Mapping[nn.Parameter, str], group: dist.ProcessGroup | None, dtype: torch.dtype) -> None:
         super().__init__(names, group)
         self._codec = CastCodec(dtype, num_summed=self._world)
 
-    def _exchange(self, bucket: GradBucket) -> Future[Tensor]:
+    def _start(self, bucket: GradBucket) -> Started:
         row, _ = self._encode(self._codec, bucket)
         buffer: Tensor = bucket.buffer()
 
-        def decode(done: Future[list[Tensor]]) -> Tensor:
-            done.value()  # raises what went wrong
+        def decode(summed: list[Tensor]) -> Tensor:
             self._codec.decode(row, buffer)
             return buffer
 
-        return self._sum(row.view(self._codec.dtype)).then(decode)
+        return self._sum(row.view(self._codec.dtype)), decode
 
 
 class GatherHook(HookState):
@@ -57,23 +56,20 @@ class GatherHook(HookState):
         super().__init__(names, group)
         self._codec = codec
 
-    def _exchange(self, bucket: GradBucket) -> Future[Tensor]:
+    def _start(self, bucket: GradBucket) -> Started:
         row, sizes = self._encode(self._codec, bucket)
         rows = row.new_empty(self._world, row.numel())
-        self._count(row.nbytes, row.nbytes * (self._world - 1))
-        work = dist.all_gather_into_tensor(rows.view(-1), row, group=self._group, async_op=True)
         buffer: Tensor = bucket.buffer()
         gradients = bucket.gradients()
 
-        def add_up(done: Future[list[Tensor]]) -> Tensor:
-            done.value()  # raises what went wrong
+        def add_up(gathered: list[Tensor]) -> Tensor:
             for rank in range(self._world):
                 decode = self._codec.decode_add if rank else self._codec.decode
                 for payload, gradient in zip(rows[rank].split(sizes), gradients, strict=True):
                     decode(payload, gradient.view(-1))
             return buffer
 
-        return future_of(work).then(add_up)
+        return self._gather(rows, row), add_up
 
 
 def register(

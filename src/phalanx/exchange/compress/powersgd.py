@@ -14,10 +14,10 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
 
-from phalanx.exchange.compress.hook_state import HookState
+from phalanx.exchange.compress.hook_state import HookState, Started, started
 from phalanx.exchange.compress.residuals import Residuals
 
-WHOLE_STEPS = 2  # the fewest that torch allows
+WHOLE_STEPS = 2  # the minimum of torch
 EPSILON = 1e-8  # added to norms, for a layer whose gradient is zero
 
 
@@ -31,7 +31,11 @@ class PowerSGDHook(HookState):
         self._params: dict[int, list[Tensor]] = {}  # of each bucket
         self._previous: Future[Tensor] | None = None
 
-    def _exchange(self, bucket: GradBucket) -> Future[Tensor]:
+    def exchange(self, bucket: GradBucket) -> Future[Tensor]:
+        self._previous = super().exchange(bucket)
+        return self._previous
+
+    def _start(self, bucket: GradBucket) -> Started:
         # Torch's callbacks start further collectives and wait for them. Two buckets at once would block both threads of
         # gloo for good, or start them in another order on another rank.
         if self._previous is not None:
@@ -43,22 +47,21 @@ class PowerSGDHook(HookState):
             rows = [self._residuals.take(param) for param in self._params[index]]
             self._torch.error_dict[index] = torch.cat(rows)
         before = self._torch.total_numel_after_compression
-        future = powerSGD_hook(self._torch, bucket)
+        future = started(lambda: powerSGD_hook(self._torch, bucket))
         sent = bucket.buffer().numel() if whole else self._torch.total_numel_after_compression - before
         self._count(4 * sent, 4 * sent)
-        self._previous = future.then(lambda done: self._finish(index, done.value()))
-        return self._previous
+        return future, lambda mean: self._undo_mean(index, mean)
 
-    def _finish(self, index: int, mean: Tensor) -> Tensor:
+    def _undo_mean(self, index: int, mean: Tensor) -> Tensor:
         if not bool(torch.isfinite(torch.linalg.vector_norm(mean))):
-            # Every rank sees this. Were it kept, it would come back with each later step.
+            # Every rank sees this. If it stayed, each later step would have it again.
             for memory in (self._torch.error_dict, self._torch.p_memory_dict, self._torch.q_memory_dict):
                 memory.pop(index, None)
         return mean.mul_(self._world)
 
     def tensors(self) -> dict[str, Tensor]:
         residuals = Residuals(self._names)
-        residuals.load(super().tensors())  # loaded, and not yet given to torch
+        residuals.load(super().tensors())  # loaded, and not passed to torch yet
         for index, error in self._torch.error_dict.items():
             params = self._params[index]
             for param, row in zip(params, error.split([param.numel() for param in params]), strict=True):

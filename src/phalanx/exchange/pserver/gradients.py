@@ -37,16 +37,16 @@ class PserverGradients:
         self._pushed: dict[int, Header] = {}  # this step's pushes, by slice
         self._to_come: dict[int, int] = {}  # by slice: gradients that backward has not produced yet
         self._may_push = False  # whether backward is in the last micro-batch of a step
-        self._samples = 0
+        self._first = True  # whether the next micro-batch is the first of its step
         self._inside_s = 0.0
         self._counted = self.servers.traffic()
         self._hooks = self._watch_backward()
 
     def forward(self, images: Tensor) -> Tensor:
         self._parameters.begin()
-        if self._samples == 0:  # the step's first: what checkpoints and evaluation moved is not the step's traffic
+        if self._first:  # what checkpoints and evaluation moved is not the step's traffic
             self._counted = self.servers.traffic()
-        self._samples += len(images)
+        self._first = False
         output: Tensor = self._model(images)
         return output
 
@@ -148,7 +148,6 @@ class PserverGradients:
             self._round,
             step=self._step.on_wire,
             slice=slice_.number,
-            samples=self._samples,
             present=present,
             version=self._parameters.versions[slice_.number],
             length=length if present else 0,
@@ -167,7 +166,7 @@ class PserverGradients:
         replies: list[Header] = []
         open_ = dict(self._pushed)
         for link in self.servers.links:
-            link.expect()
+            link.expect_reply()
         resend_s = self.servers.links[0].resend_s
         ask = time.monotonic() + resend_s
         while open_:
@@ -178,7 +177,7 @@ class PserverGradients:
                     self.servers.link(self._job.slices[number]).ask(header)
         self._round += 1
         self._step.advance()
-        self._pushed, self._samples = {}, 0
+        self._pushed, self._first = {}, True
         self._parameters.clear_gradients()
         return replies
 
@@ -186,13 +185,13 @@ class PserverGradients:
         """Handle what has arrived, and take its slices out of `open_`."""
         replies = []
         for link in self.servers.links:
-            while (reply := link.about_pushes()) is not None:
-                header, payload = reply
+            while (reply := link.next_push_reply()) is not None:
+                header = reply.header
                 slice_ = self._job.slices[header.slice]
                 if header.slice not in open_ or header.sequence != self._round:
                     continue  # a reply that was sent twice
                 if header.kind is MessageKind.UPDATED:
-                    self._parameters.take(slice_, header, payload)
+                    self._parameters.take(slice_, reply)
                     replies.append(header)
                     del open_[header.slice]
                 elif header.kind is MessageKind.MISSING:

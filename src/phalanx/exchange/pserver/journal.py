@@ -1,13 +1,11 @@
-"""What a server did, as JSON lines in the run's folder: one line per applied step, not per slice."""
+"""What a parameter server did: one line of its log for each applied step, not for each slice."""
 
-import json
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from phalanx.exchange.pserver.policy import Push
-from phalanx.runs.events import AppendedLines
+from phalanx.runs.server_log import ServerLog
 
 
 class _Step:
@@ -26,14 +24,10 @@ class Journal:
         self.duplicates = 0
         self.staleness: Counter[int] = Counter()
         self._steps: dict[tuple[int, int], _Step] = {}
-        self._lines: AppendedLines | None = None
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._lines = AppendedLines(path)
+        self._log = ServerLog(path)
 
     def write(self, kind: str, fields: dict[str, Any]) -> None:
-        if self._lines is not None:
-            self._lines.line(json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}))
+        self._log.write(kind, fields)
 
     def applied(self, pushes: list[Push], num_slices: int, together: bool) -> None:
         """Note an update of one slice; `together` where a step is one update of all workers' gradients."""
@@ -57,7 +51,7 @@ class Journal:
             self.write("update", fields)
 
     def totals(self) -> dict[str, Any]:
-        """What the end of the log and a test want to know."""
+        """The last line of the log."""
         count = max(1, self.staleness.total())
         return {
             "refused": dict(self.refused),
@@ -69,5 +63,4 @@ class Journal:
 
     def close(self) -> None:
         self.write("end", self.totals())
-        if self._lines is not None:
-            self._lines.close()
+        self._log.close()

@@ -1,4 +1,4 @@
-"""A trainer's connection to one server: joining, sending, and answers that are proven, fresh and in time."""
+"""A worker's connection to one parameter server: joining it, requests, and replies that are proven and in time."""
 
 import secrets
 import time
@@ -17,20 +17,20 @@ from phalanx.exchange.liveness import CONNECT_S, LivenessWatch, heartbeats
 from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import Header, MessageKind, Seal
+from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage, make_seal
 from phalanx.net import shared_memory as memory
-from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
+from phalanx.net.connect import client_socket, connect
+from phalanx.net.messages import Buffer, unpack_error
+from phalanx.net.seal import Refused, as_json, from_json
 
-_RESEND_S = 5.0  # after which a request is repeated: all of them may arrive twice, and the answer shows life
+_RESEND_S = 5.0  # after which a request is repeated: all of them may arrive twice, and the reply shows life
 _LOOK_S = 0.5  # between looks at whether the server still lives
 
-_ABOUT_PUSHES = (MessageKind.UPDATED, MessageKind.WAITING, MessageKind.MISSING)
-
-Answer = tuple[Header, Any]  # header and payload
+_PUSH_REPLIES = (MessageKind.UPDATED, MessageKind.WAITING, MessageKind.MISSING)
 
 
 class Link:
-    """One server, as one worker sees it."""
+    """One server, as one worker sees it. `watch` is over all servers."""
 
     def __init__(
         self,
@@ -40,50 +40,44 @@ class Link:
         key: str,
         rank: int,
         timeout_s: float,
-        peers: LivenessWatch | None = None,
+        watch: LivenessWatch | None = None,
     ) -> None:
-        self._peers = peers
+        self._watch = watch
         self.number, self.address, self.rank, self._timeout_s = number, address, rank, timeout_s
         self.resend_s = min(_RESEND_S, timeout_s / 4)
         self.incarnation = secrets.randbits(63)
-        self.socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.set_hwm(0)
-        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-        for option, value in heartbeats(peers.silence_s if peers else timeout_s).items():
-            self.socket.setsockopt(option, value)
-        self.socket.setsockopt(zmq.ROUTING_ID, b"w" + self.incarnation.to_bytes(8, "little"))
-        self._seal = Seal(key)
-        self._watch: memory.ProcessWatch | None = None
+        options: dict[zmq.SocketOption, int | bytes] = {
+            **heartbeats(watch.silence_s if watch else timeout_s),
+            **{zmq.SNDHWM: 0, zmq.RCVHWM: 0},
+            zmq.ROUTING_ID: b"w" + self.incarnation.to_bytes(8, "little"),
+        }
+        self.socket = client_socket(context, address, options)
+        connect(self.socket, address, "parameter server", "tcp://HOST:PORT or ipc:///PATH")
+        self._seal = make_seal(key)
+        self._process: memory.ProcessWatch | None = None  # the server's, where it is on this machine
         self._heard = time.monotonic()
-        self._met = False  # whether it has ever answered
-        self._up_since: float | None = None  # while it has not: since when a connection to it stands
+        self._ever_heard = False
+        self._up_since: float | None = None  # while it has never replied: since when it is connected
         self._sequence = 0
         self._places: dict[int, int] = {}
         self._parameters: Tensor | None = None  # the server's own memory, where it is shared
         self.shared = False
-        self._about_pushes: deque[Answer] = deque()
-        self.alone = False  # whether other workers are known to be lost, so that no word of it is news
+        self._push_replies: deque[ServerMessage] = deque()
+        self.ignore_losses = False  # whether this worker knows already that others are lost
         self.bytes_sent = self.bytes_received = 0
-        try:
-            self.socket.connect(address)
-        except zmq.ZMQError as error:
-            raise UserError(
-                f"{address} is not an address of a parameter server",
-                why=str(error),
-                remedy="write it as tcp://HOST:PORT or ipc:///PATH",
-            ) from error
+
+    # Joining
 
     def join(self, job: ServerJob) -> dict[str, Any]:
-        """Prove the key, tell the job, share memory where possible. Returns the server's welcome."""
+        """Prove the key, describe the job, share memory where possible. Returns the server's welcome."""
         mine = job.slices_of(self.number)
         self._places, size = places_of(mine)
         self._area = memory.create(size)
-        told = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
-        # Not repeated: a challenge is good for one answer. A lost one ends in the time-out.
-        welcome = from_json(self.request(self.header(MessageKind.JOIN), told, repeat=False)[1])
-        if self._peers is not None:
-            self._peers.expect(self.address)
+        joining = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
+        # Not repeated: a challenge can be used once. If it gets lost, the time-out ends the wait.
+        welcome = from_json(self.request(self.header(MessageKind.JOIN), joining, repeat=False).control)
+        if self._watch is not None:
+            self._watch.expect(self.address)
         self.shared = bool(welcome["shared"])
         if self.shared:
             self._parameters = memory.attach(welcome["area"], size)
@@ -93,36 +87,40 @@ class Link:
                     why="they run on one machine, but one of them in a container of its own",
                     remedy="start both in the same container",
                 )
-            self._watch = memory.ProcessWatch(int(welcome["area"]["pid"]))
+            self._process = memory.ProcessWatch(int(welcome["area"]["pid"]))
         return welcome
 
     def challenge(self) -> str:
-        """The server's question, whose answer proves that this message is no recording."""
-        return str(from_json(self.request(self.header(MessageKind.HELLO), b"")[1])["nonce"])
+        """A number from the server, which a message repeats to prove that it is no recording."""
+        return str(from_json(self.request(self.header(MessageKind.HELLO)).control)["nonce"])
+
+    # Memory of slices
 
     def outbox(self, slice_: Slice) -> Tensor:
         """Where a slice's gradient (or its values) is put before it is sent, as bytes."""
         start = self._places[slice_.number]
         return self._area.bytes[start : start + slice_.bytes]
 
-    def inbox(self, slice_: Slice, payload: Any, still: bool, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Where a slice's parameters are, after an answer that brings them; of type `dtype` if they travelled."""
+    def inbox(self, slice_: Slice, body: Any, still: bool, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Where a slice's parameters are, after a reply that brings them; of type `dtype` if they were sent."""
         if not self.shared:
-            if payload is None or len(payload) != slice_.span * dtype.itemsize:
+            if body is None or len(body) != slice_.span * dtype.itemsize:
                 raise self.trouble("sent a slice of the wrong size")
-            return torch.frombuffer(payload, dtype=dtype)
+            return torch.frombuffer(body, dtype=dtype)
         if still and self._parameters is not None:
             start = self._places[slice_.number]
             return self._parameters[start : start + slice_.bytes].view(torch.float32)
         return self.outbox(slice_).view(torch.float32)
+
+    # Sending
 
     def header(self, kind: MessageKind, number: int = 0, length: int = 0) -> Header:
         """The header of a request, with a sequence number of its own."""
         self._sequence += 1
         return Header(kind, self.rank, self.incarnation, self._sequence, slice=number, length=length)
 
-    def send(self, header: Header, payload: memoryview | bytes | None = None) -> None:
-        frames = self._seal.frames(header, payload)
+    def send(self, header: Header, control: bytes = b"", body: Buffer | None = None) -> None:
+        frames = self._seal.frames(header, control, body)
         self.bytes_sent += sum(len(frame) for frame in frames)
         self.socket.send_multipart(frames, copy=False)
 
@@ -132,85 +130,87 @@ class Link:
             self.bytes_sent += header.length
             self.send(header)
         else:
-            self.send(header, memory.raw(self.outbox(slice_)[: header.length]))
+            self.send(header, body=memory.raw(self.outbox(slice_)[: header.length]))
 
-    def about_pushes(self) -> Answer | None:
-        """The next answer to a push, if one is there: it may have come while something else was waited for."""
-        return self._about_pushes.popleft() if self._about_pushes else self.receive()
+    def ask(self, push: Header) -> None:
+        """Ask what became of a push."""
+        self.send(replace(push, kind=MessageKind.ASK))
 
-    def receive(self) -> Answer | None:
-        """The next answer, if one is there. Raises what the server reports."""
+    # Requests and replies
+
+    def request(
+        self, header: Header, control: bytes = b"", body: Buffer | None = None, *, repeat: bool = True
+    ) -> ServerMessage:
+        """Send, and wait for the reply to this very message."""
+        self.send(header, control, body)
+        return self._wait_for(header, lambda: self.send(header, control, body) if repeat else None)
+
+    def request_slice(self, header: Header, slice_: Slice) -> ServerMessage:
+        """The same with the bytes in the slice's outbox."""
+        self.send_slice(header, slice_)
+        return self._wait_for(header, lambda: self.send_slice(header, slice_))
+
+    def next_push_reply(self) -> ServerMessage | None:
+        """The next reply to a push, if one is there: it may have come during another request."""
+        return self._push_replies.popleft() if self._push_replies else self.receive()
+
+    def receive(self) -> ServerMessage | None:
+        """The next reply, if one is there. Raises the error that the server reports."""
         while True:
             try:
                 frames: list[Any] = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return None
-            payload = frames[1].buffer if len(frames) > 1 else None
             try:
-                header = self._seal.unpack(frames[0].buffer, payload)
+                message = self._seal.unpack(frames)
             except Refused:
                 continue  # not from a server of this job
-            if header.incarnation != self.incarnation:
+            if message.header.incarnation != self.incarnation:
                 continue
-            self._heard, self._met = time.monotonic(), True
-            self.bytes_received += len(frames[0]) + len(payload or b"")
-            if header.kind is MessageKind.FAILED:
-                told = from_json(payload)
-                if self.alone and told["lost"]:
-                    continue  # known already
-                failure = LostWorker if told["lost"] else UserError
-                raise failure(told["what"], why=told["why"], remedy=told["remedy"])
-            return header, payload
+            self._heard, self._ever_heard = time.monotonic(), True
+            self.bytes_received += sum(len(frame) for frame in frames)
+            if message.header.kind is not MessageKind.FAILED:
+                return message
+            error = unpack_error(message.control, LostWorker)
+            if not (self.ignore_losses and isinstance(error, LostWorker)):
+                raise error
 
-    def request(self, header: Header, payload: memoryview | bytes | None = None, repeat: bool = True) -> Answer:
-        """Send and wait for the answer to this very message."""
-        self.send(header, payload)
-        return self._wait_for(header, lambda: self.send(header, payload) if repeat else None)
-
-    def request_slice(self, header: Header, slice_: Slice) -> Answer:
-        """The same with what lies in the slice's outbox."""
-        self.send_slice(header, slice_)
-        return self._wait_for(header, lambda: self.send_slice(header, slice_))
-
-    def ask(self, push: Header) -> None:
-        """What became of that push?"""
-        self.send(replace(push, kind=MessageKind.ASK))
-
-    def expect(self) -> None:
-        """From now on the server owes an answer."""
+    def expect_reply(self) -> None:
+        """From now on the server has to reply in time."""
         self._heard = time.monotonic()
 
-    def _wait_for(self, header: Header, again: Callable[[], None]) -> Answer:
-        self.expect()
+    def _wait_for(self, header: Header, again: Callable[[], None]) -> ServerMessage:
+        self.expect_reply()
         resend = time.monotonic() + self.resend_s
         while True:
-            answer = self.receive()
-            if answer is None:
+            message = self.receive()
+            if message is None:
                 self.socket.poll(int(1000 * _LOOK_S))
                 self.check_alive()
                 if time.monotonic() > resend:
                     resend = time.monotonic() + self.resend_s
                     again()
-            elif answer[0].kind in _ABOUT_PUSHES:
-                self._about_pushes.append(answer)
-            elif answer[0].sequence == header.sequence:
-                return answer
+            elif message.header.kind in _PUSH_REPLIES:
+                self._push_replies.append(message)
+            elif message.header.sequence == header.sequence:
+                return message
+
+    # Liveness
 
     def check_alive(self) -> None:
         """Raise if the server's process has ended or has been silent for too long."""
-        ended = self._watch is not None and self._watch.ended()
-        if ended:
+        if self._process is not None and self._process.ended():
             raise self.trouble("has ended")
-        lost = self._peers.lost(self.address) if self._peers is not None else None
+        lost = self._watch.lost(self.address) if self._watch is not None else None
         if lost is not None:
             raise self.trouble("is gone or silent", f"{lost.why}; ")
-        if not self._met and self._peers is not None:
-            self._check_answers(self._peers.is_up(self.address))
+        if not self._ever_heard and self._watch is not None:
+            self._check_replies(self._watch.is_up(self.address))
         if time.monotonic() - self._heard > self._timeout_s:
             raise self.trouble(f"has not answered for {self._timeout_s:g} s")
 
-    def _check_answers(self, up: bool) -> None:
-        """Who is connected, and never says a word, does not take this worker for one of its own."""
+    def _check_replies(self, up: bool) -> None:
+        """A server that is connected and never replies does not accept this worker."""
         now = time.monotonic()
         self._up_since = (self._up_since or now) if up else None
         if self._up_since is not None and now - self._up_since > CONNECT_S:
@@ -225,6 +225,6 @@ class Link:
         )
 
     def close(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
+        if self._process is not None:
+            self._process.close()
         self.socket.close(linger=0)

@@ -1,6 +1,5 @@
-"""The workers that a server knows: who has proven the key, who is alive, and the memory each one pushes through."""
+"""The workers that a server knows: which are alive, and the memory that each one pushes through."""
 
-import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,14 +23,14 @@ class Member:
     area: Tensor  # its gradients arrive here: memory shared with the worker, or the server's own
     shared: bool
     watch: ProcessWatch | None
-    places: dict[int, int]
-    since: int = -1  # the step at which it came into the running job; -1 for those who began it
+    places: dict[int, int]  # by slice: where it begins in the area
+    since: int = -1  # the step at which it joined the running job; -1 for a worker that began the job
     address: str = ""  # of its host, for messages; empty where it is on this one and uses no network
     decoded: dict[int, Tensor] = field(default_factory=dict)  # by slice: its gradient, flat
     gradients: dict[int, list[Tensor]] = field(default_factory=dict)  # by slice: the same, by piece
     heard: float = field(default_factory=time.monotonic)
-    reducing: Header = field(default_factory=lambda: Header(MessageKind.REDUCE))  # the last sum it asked for
-    reduced: tuple[Header, bytes] | None = None  # the last sum it got, in case it asks again
+    reducing: Header = field(default_factory=lambda: Header(MessageKind.REDUCE))  # the last sum that it asked for
+    reduced: tuple[Header, bytes] | None = None  # the last sum that it got, in case it asks again
 
     def slot(self, slice_: Slice) -> Tensor:
         """The slice's place in the worker's area, as bytes."""
@@ -40,7 +39,7 @@ class Member:
 
 
 class Members:
-    """Who is here. `live` are the ranks that others wait for: at first all of the job, whether here yet or not."""
+    """The workers of the job. `live` are the ranks that others wait for: at first all, whether joined yet or not."""
 
     def __init__(self) -> None:
         self.live: set[int] = set()
@@ -48,25 +47,9 @@ class Members:
         self.leaving: set[int] = set()  # live, but no longer pushing
         self.by_rank: dict[int, Member] = {}
         self._by_identity: dict[bytes, Member] = {}
-        self._challenges: dict[bytes, str] = {}
-
-    def challenge(self, identity: bytes) -> str:
-        """A number used once: an old hello that somebody recorded does not answer it.
-
-        A worker that came before its server has said hello several times, and answers what it hears first: the same.
-        """
-        if len(self._challenges) > 1000:  # strangers cannot get here without the key; broken clients could
-            self._challenges.clear()
-        return self._challenges.setdefault(identity, secrets.token_hex(16))
-
-    def answered(self, identity: bytes, nonce: object) -> None:
-        """Refuse a join that does not answer the challenge given to this very connection."""
-        expected = self._challenges.pop(identity, None)
-        if expected is None or nonce != expected:
-            raise Refused("replay")
 
     def of(self, identity: bytes, header: Header) -> Member:
-        """The member that a message comes from, if it is one."""
+        """The member that sent a message. Refuses a connection that has not joined."""
         member = self._by_identity.get(identity)
         if member is None:
             raise Refused("stranger")
@@ -100,11 +83,16 @@ class Members:
 
     @property
     def pushing(self) -> set[int]:
-        """Those whose steps others may wait for."""
+        """The ranks whose steps others may wait for."""
         return self.live - self.leaving
 
+    @property
+    def not_joined(self) -> set[int]:
+        """The ranks of the job that have not joined yet."""
+        return self.live - self.by_rank.keys()
+
     def joined(self) -> dict[int, int]:
-        """The live ranks, each with the step at which it came. Who is not here yet began the job."""
+        """The live ranks, each with the step at which it joined; -1 for those that began the job, joined yet or not."""
         return {rank: self.by_rank[rank].since if rank in self.by_rank else -1 for rank in self.live}
 
     def watched(self) -> dict[int, int]:
@@ -116,7 +104,7 @@ class Members:
         }
 
     def silent(self, ranks: Iterable[int], timeout_s: float) -> list[int]:
-        """Those of the ranks that have not been heard of for too long."""
+        """Those of the ranks that have sent nothing for too long."""
         now = time.monotonic()
         return [rank for rank in ranks if rank in self.by_rank and now - self.by_rank[rank].heard > timeout_s]
 
@@ -126,8 +114,8 @@ def places_of(slices: Iterable[Slice]) -> tuple[dict[int, int], int]:
     return offsets(slices, TOKEN_BYTES)
 
 
-def not_welcome(rank: int, why: str) -> UserError:
-    """What a worker is told that is not one of this job's."""
+def cannot_join(rank: int, why: str) -> UserError:
+    """The error for a worker that does not belong to this job."""
     return UserError(
         f"worker {rank} cannot join this job", why=why, remedy="start all workers of a job together, with one command"
     )

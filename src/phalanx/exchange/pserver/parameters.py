@@ -1,7 +1,6 @@
 """A worker's parameters as slices on the servers: the first values go there, updated ones come back."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,8 +8,8 @@ from torch import Tensor
 from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.servers import Servers
 from phalanx.exchange.pserver.slices import Slice, part_of, views
-from phalanx.exchange.pserver.to_half import NARROW, to_half
-from phalanx.exchange.pserver.wire import Header, MessageKind
+from phalanx.exchange.pserver.to_half import HALF_TYPES, to_half
+from phalanx.exchange.pserver.wire import MessageKind, ServerMessage
 
 
 class ServerParameters:
@@ -56,17 +55,17 @@ class ServerParameters:
     def pull(self) -> None:
         """Copy all parameters from the servers, as they are now."""
         for each in self.job.slices:
-            self.take(each, *self.servers.request(MessageKind.PULL, each))
+            self.take(each, self.servers.request(MessageKind.PULL, each))
 
     @torch.no_grad()
-    def take(self, slice_: Slice, header: Header, payload: Any) -> None:
+    def take(self, slice_: Slice, reply: ServerMessage) -> None:
         """Copy a slice that a reply brings into the model."""
-        kind = self.job.compress_pull if header.kind is MessageKind.UPDATED else "none"
-        values = self.servers.link(slice_).inbox(slice_, payload, self.still, NARROW[kind] or torch.float32)
-        if kind != "none":  # through shared memory they come whole, and are rounded here: the same on one host or many
+        kind = self.job.compress_pull if reply.header.kind is MessageKind.UPDATED else "none"
+        values = self.servers.link(slice_).inbox(slice_, reply.body, self.still, HALF_TYPES[kind] or torch.float32)
+        if kind != "none":  # shared memory has them in float32: rounded here, they are the same on one host or many
             values = to_half(values, kind).float()
         torch._foreach_copy_(self.pieces[slice_.number], self.views(slice_, values))
-        self.versions[slice_.number] = header.version
+        self.versions[slice_.number] = reply.header.version
 
     def clear_gradients(self) -> None:
         for param in self.params.values():

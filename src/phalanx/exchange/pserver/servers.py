@@ -1,4 +1,4 @@
-"""All servers of a job, as one worker sees them: whom to ask about a slice, and sums over workers at the first one."""
+"""All parameter servers of a job, as one worker sees them: the one that has a slice, and the first, which sums."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,10 +12,10 @@ from phalanx.config.role import Role
 from phalanx.errors import UserError
 from phalanx.exchange.liveness import LivenessWatch
 from phalanx.exchange.pserver.job import ServerJob
-from phalanx.exchange.pserver.link import Answer, Link
+from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.reduce import Numbers, Topic
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import MessageKind
+from phalanx.exchange.pserver.wire import MessageKind, ServerMessage
 from phalanx.net.seal import as_json
 
 _LOOK_MS = 500  # between looks at whether the servers still live
@@ -24,12 +24,12 @@ _LOOK_MS = 500  # between looks at whether the servers still live
 class Servers:
     """One link for each server."""
 
-    def __init__(self, role: Role, timeout_s: float, peers: LivenessWatch | None = None) -> None:
+    def __init__(self, role: Role, timeout_s: float, watch: LivenessWatch | None = None) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self.links: list[Link] = []
         for number, address in enumerate(role.servers):
-            self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s, peers))
+            self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s, watch))
             self._poller.register(self.links[-1].socket, zmq.POLLIN)
 
     def join(self, job: ServerJob) -> list[dict[str, Any]]:
@@ -40,20 +40,20 @@ class Servers:
     def link(self, slice_: Slice) -> Link:
         return self.links[slice_.server]
 
-    def request(self, kind: MessageKind, slice_: Slice, payload: bytes | None = None) -> Answer:
-        """Ask the slice's server, and wait for its answer."""
+    def request(self, kind: MessageKind, slice_: Slice, body: bytes | None = None) -> ServerMessage:
+        """Send a request to the slice's server, and wait for its reply."""
         link = self.link(slice_)
-        return link.request(link.header(kind, slice_.number), payload)
+        return link.request(link.header(kind, slice_.number), body=body)
 
     def reduce(self, topic: Topic, step: int, numbers: Numbers) -> tuple[Numbers, int]:
         """The sum over live workers and their number. A worker that dies meanwhile is left out.
 
-        `step` says after which step the workers meet, so that one who joined later is not waited for.
+        `step` is the step after which the workers sum, so that no one waits for a worker that joined later.
         """
         link = self.links[0]
         header = replace(link.header(MessageKind.REDUCE, topic), step=step)
-        _, payload = link.request(header, numbers.astype("<f8").tobytes())
-        total = np.frombuffer(bytes(payload), dtype="<f8")
+        reply = link.request(header, body=numbers.astype("<f8").tobytes())
+        total = np.frombuffer(bytes(reply.body), dtype="<f8")
         return total[:-1], int(total[-1])
 
     def wait(self) -> bool:
@@ -69,22 +69,22 @@ class Servers:
         return sum(link.bytes_sent for link in self.links), sum(link.bytes_received for link in self.links)
 
     def leave(self) -> None:
-        """Tell all that no further push comes from here."""
+        """Tell all servers that this worker pushes no more."""
         for link in self.links:
-            link.request(link.header(MessageKind.LEAVING), b"")
+            link.request(link.header(MessageKind.LEAVING))
 
     def close(self) -> None:
-        """Say goodbye, and let go."""
+        """Leave the job, and disconnect."""
         for link in self.links:
             with suppress(UserError):  # a server that has gone needs no goodbye
-                link.request(link.header(MessageKind.GOODBYE), b"")
+                link.request(link.header(MessageKind.GOODBYE))
             link.close()
         self.links = []
         self._context.term()
 
 
 def declare_lost(role: Role, rank: int, timeout_s: float = 10.0) -> None:
-    """For launchers that see a worker die: tell every server, so that nobody waits for it until the time-out."""
+    """For launchers that see a worker die: tell every server, so that none waits for it until the time-out."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     for number, address in enumerate(role.servers):
         link = Link(context, number, address, role.key, rank, timeout_s)

@@ -32,15 +32,15 @@ class PserverState:
         """Averaging waits for all live workers. No worker is pushing then, so parameters can be pulled."""
         self._parameters.begin()
         average_buffers(self._model, self._group)
-        if not self._group.lockstep or self._job.narrows:
+        if not self._group.lockstep or self._job.pulls_half:
             self._parameters.pull()
 
     def optimizer_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Whole on rank 0, empty elsewhere. No worker continues before rank 0 has read it."""
         parts = []
         for each in self._job.slices if self._group.share.rank == 0 else ():
-            _, payload = self._servers.request(MessageKind.STATE, each)
-            parts.append((each, *states.unpack(payload)))
+            reply = self._servers.request(MessageKind.STATE, each)
+            parts.append((each, *states.unpack(reply.body)))
         if not self._group.lockstep:
             self._group.reduce(Topic.BARRIER, np.zeros(0))
         return states.join(parts, self._job.layouts, set(self._job.exempt), self._job.optim.rates)
@@ -129,14 +129,14 @@ class PserverRecovery:
         """
         servers, job = self._parameters.servers, self._parameters.job
         for link in servers.links:
-            link.alone = True
+            link.ignore_losses = True
         parts = []
         for each in job.slices:
             link = servers.link(each)
-            _, payload = link.request(replace(link.header(MessageKind.STATE, each.number), step=step))
-            if not payload:
+            reply = link.request(replace(link.header(MessageKind.STATE, each.number), step=step))
+            if not reply.body:
                 raise LostWorker(f"server {link.number} does not have slice {each.number} as it was before step {step}")
-            tensors, scalars = states.unpack(payload)
+            tensors, scalars = states.unpack(reply.body)
             values = self._parameters.views(each, tensors.pop(VALUES))
             torch._foreach_copy_(self._parameters.pieces[each.number], values)
             parts.append((each, tensors, scalars))

@@ -1,1 +1,1 @@
-"""One table of environment variables per launcher: torchrun, Slurm, MPI, Paddle, DMLC and our own."""
+"""Roles from the environment variables of launchers: torchrun, Slurm, MPI, Paddle, DMLC and our own."""

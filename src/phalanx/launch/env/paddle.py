@@ -1,4 +1,4 @@
-"""Paddle's variables: those of dist_train.py and fluid scripts, of paddle.distributed.launch and of Paddle's clouds."""
+"""Paddle's variables: of dist_train.py and fluid scripts, paddle.distributed.launch, and Paddle's clouds."""
 
 from phalanx.config.role import AllowedHosts, Environment, Role, RoleKind, RoleVariables
 from phalanx.errors import UserError
@@ -13,25 +13,25 @@ _TRAINERS = ("PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINER_IPS", "PADDLE_TRAINERS"
 
 
 def role(environment: Environment) -> Role | None:
-    """A trainer or a server. Scripts without parameter servers tell no role: PADDLE_TRAINER_ID is enough there."""
+    """A trainer or a server. Scripts without parameter servers set no role, only PADDLE_TRAINER_ID."""
     if not any(name.startswith("PADDLE_") for name in environment):
-        return None  # TRAINING_ROLE by itself may be anybody's
-    told = _first(environment, "PADDLE_TRAINING_ROLE", "TRAINING_ROLE")
-    if (not told and "PADDLE_TRAINER_ID" not in environment) or environment.get("PADDLE_IS_LOCAL", "0") != "0":
+        return None  # TRAINING_ROLE alone may belong to another program
+    kind = _first(environment, "PADDLE_TRAINING_ROLE", "TRAINING_ROLE")
+    if (not kind and "PADDLE_TRAINER_ID" not in environment) or environment.get("PADDLE_IS_LOCAL", "0") != "0":
         return None
-    if told and told not in _KINDS:
-        raise bad_variable("PADDLE_TRAINING_ROLE", told, f"is none of {', '.join(_KINDS)}", _LAUNCHER)
-    servers = _servers(environment) if told else []
-    return _server(environment, servers) if told == "PSERVER" else _trainer(environment, servers)
+    if kind and kind not in _KINDS:
+        raise bad_variable("PADDLE_TRAINING_ROLE", kind, f"is none of {', '.join(_KINDS)}", _LAUNCHER)
+    servers = _servers(environment) if kind else []
+    return _server(environment, servers) if kind == "PSERVER" else _trainer(environment, servers)
 
 
 def _trainer(environment: Environment, servers: list[str]) -> Role | None:
     endpoints = _endpoints(environment)
-    world, said_by = _trainers(environment, endpoints)
+    world, world_variable = _trainers(environment, endpoints)
     rank = number("PADDLE_TRAINER_ID", environment, _LAUNCHER)
-    refuse_rank(rank, world, "PADDLE_TRAINER_ID", said_by)
+    refuse_rank(rank, world, "PADDLE_TRAINER_ID", world_variable)
     if world == 1 and not servers:
-        return None  # alone: nobody to meet
+        return None  # a single process
     if not servers:
         _refuse_other_endpoint(rank, world, endpoints, environment)
     host = _host(endpoints[rank]) if rank < len(endpoints) else ""
@@ -45,12 +45,12 @@ def _trainer(environment: Environment, servers: list[str]) -> Role | None:
         key=key_of(environment),
         launcher=_LAUNCHER,
         allowed_hosts=_peers(environment, servers),
-        told=_told(environment, world, said_by),
+        variables=_variables(environment, world, world_variable),
     )
 
 
 def _server(environment: Environment, servers: list[str]) -> Role:
-    """Which of the servers this is follows from its own address."""
+    """A server. Its own address gives its rank."""
     mine = environment.get("PADDLE_CURRENT_ENDPOINT", "")
     if not mine:
         address = _first(environment, "PADDLE_CURRENT_IP", "POD_IP")
@@ -73,22 +73,24 @@ def _server(environment: Environment, servers: list[str]) -> Role:
         key=key_of(environment),
         launcher=_LAUNCHER,
         allowed_hosts=_peers(environment, servers),
-        told=_told(environment, *(_trainers(environment, _endpoints(environment)) if counted else (None, ""))),
+        variables=_variables(
+            environment, *(_trainers(environment, _endpoints(environment)) if counted else (None, ""))
+        ),
     )
 
 
-def _told(environment: Environment, workers: int | None, workers_by: str) -> RoleVariables:
-    kind = _said(environment, "PADDLE_TRAINING_ROLE", "TRAINING_ROLE", "PADDLE_TRAINER_ID")
-    return RoleVariables(kind, _said(environment, workers_by), workers, _said(environment, *_SERVERS))
+def _variables(environment: Environment, workers: int | None, workers_variable: str) -> RoleVariables:
+    kind = _first_set(environment, "PADDLE_TRAINING_ROLE", "TRAINING_ROLE", "PADDLE_TRAINER_ID")
+    return RoleVariables(kind, _first_set(environment, workers_variable), workers, _first_set(environment, *_SERVERS))
 
 
-def _said(environment: Environment, *variables: str) -> str:
+def _first_set(environment: Environment, *variables: str) -> str:
     """The first of the variables that is set, as NAME=VALUE."""
     return next((f"{name}={environment[name]}" for name in variables if environment.get(name)), "")
 
 
 def _peers(environment: Environment, servers: list[str]) -> AllowedHosts:
-    """Without a key, the hosts that the variables name. Most scripts give servers only the number of trainers."""
+    """The hosts in the variables, for jobs without a key. Most scripts give servers only the number of trainers."""
     if not servers or key_of(environment):
         return AllowedHosts()
     trainers = _endpoints(environment)
@@ -96,7 +98,7 @@ def _peers(environment: Environment, servers: list[str]) -> AllowedHosts:
 
 
 def _endpoints(environment: Environment) -> list[str]:
-    """The trainers' addresses, where they are listed. PADDLE_TRAINERS is a number or a list of hosts."""
+    """The trainers' addresses, if they are listed. PADDLE_TRAINERS is a number or a list of hosts."""
     listed = next((items for name in _TRAINERS if (items := _list(environment, name))), [])
     return [_with_port(item, environment) for item in listed if not item.isdecimal()]
 
@@ -110,14 +112,14 @@ def _servers(environment: Environment) -> list[str]:
     listed = [_with_port(item, environment, own=False) for item in given]
     if not listed and _first(environment, "PADDLE_TRAINING_ROLE", "TRAINING_ROLE") == "PSERVER":
         raise UserError(
-            "this process is to be a parameter server, but no list of servers is given",
+            "this process is a parameter server, but there is no list of servers",
             why="PADDLE_TRAINING_ROLE=PSERVER without PADDLE_PSERVER_IPS or PADDLE_PSERVERS_IP_PORT_LIST",
             remedy="set PADDLE_PSERVERS_IP_PORT_LIST=HOST:PORT,HOST:PORT for all processes of the job",
         )
     if len(set(listed)) != len(listed):
         raise UserError(
             f"two parameter servers have the same address: {', '.join(listed)}",
-            why="each listens at an address of its own",
+            why="each needs its own address",
             remedy="give them ports: PADDLE_PSERVERS_IP_PORT_LIST=HOST:PORT,HOST:PORT",
         )
     return listed
@@ -131,23 +133,23 @@ def _with_port(address: str, environment: Environment, own: bool = True) -> str:
 
 
 def _trainers(environment: Environment, endpoints: list[str]) -> tuple[int, str]:
-    """How many trainers, and the variable that says so."""
+    """The number of trainers, and the variable that has it."""
     if "PADDLE_TRAINERS_NUM" in environment:
         return number("PADDLE_TRAINERS_NUM", environment, _LAUNCHER), "PADDLE_TRAINERS_NUM"
     if environment.get("PADDLE_TRAINERS", "").strip().isdecimal():
         return int(environment["PADDLE_TRAINERS"]), "PADDLE_TRAINERS"
     if endpoints:
         return len(endpoints), next(name for name in _TRAINERS if environment.get(name))
-    raise bad_variable("PADDLE_TRAINERS", "", "does not say how many trainers there are", _LAUNCHER)
+    raise bad_variable("PADDLE_TRAINERS", "", "does not give the number of trainers", _LAUNCHER)
 
 
 def _refuse_other_endpoint(rank: int, world: int, endpoints: list[str], environment: Environment) -> None:
-    """Without servers the trainers meet at the first one's address, so all must have the same list."""
+    """Without servers, trainers connect to the first trainer's address, so all need the same list."""
     if len(endpoints) != world:
-        listed = _said(environment, *_TRAINERS) or "no variable"
+        listed = _first_set(environment, *_TRAINERS) or "no variable"
         raise UserError(
             f"{world} trainers, but {listed} lists {len(endpoints)} of them",
-            why="no variable names a parameter server, so they meet at the first trainer's address",
+            why="no variable names a parameter server, so trainers connect to the first trainer's address",
             remedy="set PADDLE_TRAINER_IPS=HOST,HOST with one entry a trainer, or name servers in PADDLE_PSERVER_IPS",
         )
     mine = environment.get("PADDLE_CURRENT_ENDPOINT", endpoints[rank])
@@ -155,7 +157,7 @@ def _refuse_other_endpoint(rank: int, world: int, endpoints: list[str], environm
         raise UserError(
             f"PADDLE_TRAINER_ID={rank} contradicts PADDLE_CURRENT_ENDPOINT={mine}",
             why=f"entry {rank} of PADDLE_TRAINER_ENDPOINTS is {endpoints[rank]}",
-            remedy="mend one of them",
+            remedy="correct one of them",
         )
 
 

@@ -1,6 +1,6 @@
-"""PMI-1, the line protocol by which MPICH's mpiexec lets its ranks tell one another something before they have met.
+"""PMI-1, the line protocol of MPICH's mpiexec: its ranks exchange values before they have connections.
 
-Each request is a line of `name=value` words on the socket PMI_FD, and so is each answer.
+Each request and each reply is a line of `name=value` words on the socket PMI_FD.
 """
 
 import os
@@ -13,13 +13,13 @@ from phalanx.launch.env.variables import bad_variable
 _KEY = "phalanx-master"
 
 
-def share(mine: str, rank: int, environment: Environment = os.environ) -> str:
-    """What rank 0 gives as `mine`, on every rank. All ranks must call this."""
+def broadcast(value: str, rank: int, environment: Environment = os.environ) -> str:
+    """Broadcast rank 0's value. All ranks must call this."""
     descriptor = environment.get("PMI_FD", "")
     if not descriptor:
         raise UserError(
-            "the ranks of this job cannot know where to meet",
-            why="mpiexec gives them no way to tell one another (PMI_FD is not set)",
+            "the ranks of this job do not know rank 0's address",
+            why="mpiexec does not set PMI_FD, so the ranks cannot exchange it",
             remedy="set MASTER_ADDR to the first host and MASTER_PORT to a free port: mpiexec -genv MASTER_ADDR HOST …",
         )
     if not descriptor.isdecimal():
@@ -38,14 +38,14 @@ def share(mine: str, rank: int, environment: Environment = os.environ) -> str:
             ask("init", pmi_version="1", pmi_subversion="1")
             space = ask("get_my_kvsname")["kvsname"]
             if rank == 0:
-                ask("put", kvsname=space, key=_KEY, value=mine)
+                ask("put", kvsname=space, key=_KEY, value=value)
             ask("barrier_in")
-            told = ask("get", kvsname=space, key=_KEY)["value"]
+            received = ask("get", kvsname=space, key=_KEY)["value"]
             ask("finalize")
-            return told
+            return received
     except (OSError, KeyError) as error:
         raise UserError(
-            "the ranks of this job could not tell one another where to meet",
+            "the ranks of this job could not exchange rank 0's address",
             why=f"{error} (PMI_FD={descriptor})",
             remedy="set MASTER_ADDR to the first host and MASTER_PORT to a free port",
         ) from error

@@ -1,4 +1,4 @@
-"""Launchers that only number their processes: torchrun, OpenMPI's mpirun, Slurm's srun, MPICH's mpiexec."""
+"""Launchers that set only ranks: torchrun, OpenMPI's mpirun, Slurm's srun, MPICH's mpiexec."""
 
 import zlib
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from phalanx.net.interfaces import allowed_ports
 from phalanx.net.key import key_of
 
 LOOPBACK = "127.0.0.1"
-_PORTS = range(20000, 30000)  # below those that systems give to outgoing connections
-_NO_STEP = 0xFFFFFFF0  # from here on Slurm's step ids mean a batch script or an interactive shell
+_PORTS = range(20000, 30000)  # below the ephemeral ports
+_NO_STEP = 0xFFFFFFF0  # larger step ids are batch scripts and interactive shells
 
 
 @dataclass(frozen=True)
-class Counting:
-    """How a launcher spells its numbers."""
+class RankVariables:
+    """The names of a launcher's variables."""
 
     launcher: str
     rank: str
@@ -27,13 +27,13 @@ class Counting:
     local_world: str = ""
 
     def numbers(self, environment: Environment) -> tuple[int, int]:
-        """Rank and world."""
+        """Rank and world size."""
         rank, world = (number(name, environment, self.launcher) for name in (self.rank, self.world))
         refuse_rank(rank, world, self.rank, self.world)
         return rank, world
 
     def several(self, environment: Environment) -> bool:
-        """Whether more than one process was started: a single one is free to start others itself."""
+        """Whether there is more than one process. A single one may start others itself."""
         return self.rank in environment and self.numbers(environment)[1] > 1
 
     def role(self, environment: Environment, master: str = "") -> Role:
@@ -49,21 +49,21 @@ class Counting:
         )
 
 
-TORCHRUN = Counting("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+TORCHRUN = RankVariables("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _OPENMPI = "OMPI_COMM_WORLD_"
-OPENMPI = Counting("mpirun", *(_OPENMPI + name for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")))
-PMI = Counting("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
-# Of the names that Slurm has for the number of tasks, this one alone is of the step and never of the job around it.
-SLURM = Counting("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
+OPENMPI = RankVariables("mpirun", *(_OPENMPI + name for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")))
+PMI = RankVariables("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+# The only one of Slurm's task counts that always belongs to the step, and never to the job around it.
+SLURM = RankVariables("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
 
 
 def torchrun(environment: Environment) -> Role | None:
     if TORCHRUN.rank not in environment:
         return None
-    return TORCHRUN.role(environment, master_given(environment))
+    return TORCHRUN.role(environment, master_from_env(environment))
 
 
-def master_given(environment: Environment) -> str:
+def master_from_env(environment: Environment) -> str:
     return f"{environment.get('MASTER_ADDR', LOOPBACK)}:{environment.get('MASTER_PORT', '0')}"
 
 
@@ -76,13 +76,13 @@ def openmpi(environment: Environment) -> Role | None:
 
 
 def _head_node(role: Role, environment: Environment) -> str:
-    """The address of mpirun's own host, where rank 0 runs unless mpirun was told to leave that host out."""
+    """The address of mpirun's own host, where rank 0 runs unless mpirun's options exclude that host."""
     head = environment.get("OMPI_MCA_orte_hnp_uri", "")
     if not head or (role.rank == 0 and environment.get("OMPI_MCA_orte_local_daemon_uri") != head):
         raise UserError(
-            "the ranks of this job cannot know where to meet",
-            why="mpirun runs on another host than rank 0" if head else "mpirun does not tell its address",
-            remedy="add -x MASTER_ADDR=HOST to mpirun: the first host of the job, as the others reach it",
+            "the ranks of this job do not know rank 0's address",
+            why="mpirun runs on another host than rank 0" if head else "mpirun does not give its address",
+            remedy="add -x MASTER_ADDR=HOST to mpirun: the address of the job's first host",
         )
     # 1879834624.0;tcp://10.0.0.1,192.168.0.1:41589;tcp6://[fe80::1]:47349
     for address in head.split(";")[1:]:
@@ -93,26 +93,26 @@ def _head_node(role: Role, environment: Environment) -> str:
 
 
 def in_step(environment: Environment) -> bool:
-    """Whether srun started this process: a batch script or an interactive shell of salloc is no step of its own."""
+    """Whether srun started this process. Batch scripts and shells of salloc are no steps."""
     step = environment.get("SLURM_STEP_ID", "")
     return SLURM.rank in environment and step.isdecimal() and int(step) < _NO_STEP
 
 
 def slurm(environment: Environment) -> Role | None:
-    """A task of a step of several. A batch script or an interactive shell is alone, whatever the job has asked for."""
+    """A task of a step with several. Batch scripts and interactive shells are single processes."""
     step = environment.get("SLURM_STEP_ID", "")
-    environment = {SLURM.world: environment.get("SLURM_NTASKS", ""), **environment}  # where Slurm is too old to tell
+    environment = {SLURM.world: environment.get("SLURM_NTASKS", ""), **environment}  # for old versions of Slurm
     if not in_step(environment) or not SLURM.several(environment):
         return None
     rank, world = SLURM.numbers(environment)
     if PMI.rank in environment and PMI.numbers(environment) != (rank, world):
-        return None  # Slurm started MPICH's helpers, one a host, and these started us
+        return None  # Slurm started MPICH's proxies, one on each host, and these started us
     nodes = expand(environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", ""))
     tasks = counts(environment.get("SLURM_STEP_TASKS_PER_NODE", str(world)))
     node = number("SLURM_NODEID", environment, SLURM.launcher, 0)
     if sum(tasks) != world or len(tasks) != len(nodes) or node >= len(nodes):
         raise UserError(
-            f"{SLURM.world}={world} does not fit the tasks and nodes that Slurm lists",
+            f"{SLURM.world}={world} does not match Slurm's lists of tasks and nodes",
             why=f"SLURM_STEP_TASKS_PER_NODE={environment.get('SLURM_STEP_TASKS_PER_NODE')}, {len(nodes)} nodes",
             remedy="start the job with srun, and do not set these variables yourself",
         )
@@ -121,11 +121,11 @@ def slurm(environment: Environment) -> Role | None:
 
 
 def pmi(environment: Environment) -> Role | None:
-    """MPICH and its kin. Unless the user says where to meet, the ranks tell one another through mpiexec."""
+    """MPICH and its derivatives. Without MASTER_ADDR and MASTER_PORT, ranks exchange the address through mpiexec."""
     if not PMI.several(environment):
         return None
     known = "MASTER_ADDR" in environment and "MASTER_PORT" in environment
-    return PMI.role(environment, master_given(environment) if known else "")
+    return PMI.role(environment, master_from_env(environment) if known else "")
 
 
 def _port_of(job: str, environment: Environment) -> int:
@@ -135,7 +135,7 @@ def _port_of(job: str, environment: Environment) -> int:
 
 
 def _with_master(role: Role, environment: Environment, job: str, first_host: Callable[[], str]) -> Role:
-    """Where to meet: as the user says, or on the first host at a port that follows from the job's number."""
+    """Set the rendezvous: MASTER_ADDR and MASTER_PORT, or the first host and a port from the job's number."""
     host = environment.get("MASTER_ADDR") or (LOOPBACK if role.local_world == role.world else first_host())
     port = environment.get("MASTER_PORT") or _port_of(job, environment)
     return replace(role, master=f"{host}:{port}")

@@ -1,4 +1,4 @@
-"""Reading a launcher's variables: numbers, refused by name where they are wrong."""
+"""Reads numbers from a launcher's variables, with errors that name the variable."""
 
 from phalanx.config.role import Environment
 from phalanx.errors import UserError
@@ -15,16 +15,16 @@ def number(variable: str, environment: Environment, launcher: str, default: int 
 def bad_variable(variable: str, text: str, wrong: str, launcher: str) -> UserError:
     return UserError(
         f"{variable}={text!r} {wrong}",
-        why=f"other variables say that this process belongs to a job of {launcher}",
-        remedy=f"mend {variable}, or unset the variables of {launcher} to train on this machine alone",
+        why=f"other variables show that {launcher} started this process",
+        remedy=f"correct {variable}, or unset the variables of {launcher} to train on this machine alone",
     )
 
 
 def refuse_rank(rank: int, world: int, rank_variable: str, world_variable: str) -> None:
-    """Ranks are counted from 0."""
+    """Refuse a rank beyond the world size."""
     if rank >= world:
         raise UserError(
             f"{rank_variable}={rank} does not fit {world_variable}={world}",
             why="ranks are counted from 0",
-            remedy=f"mend one of them, or unset {rank_variable} to train on this machine alone",
+            remedy=f"correct one of them, or unset {rank_variable} to train on this machine alone",
         )

@@ -1,6 +1,6 @@
-"""`--launcher srun`, `qrsh`: the job inside an allocation, and what becomes of it when the scheduler ends that.
+"""`--launcher srun`, `qrsh`: runs a job inside an allocation, and requeues it when the time runs out.
 
-A warning before the time limit makes the trainers save and end; the job is then queued again, and resumes by itself.
+At the scheduler's warning before the time limit, workers save and stop; the requeued job resumes.
 """
 
 import os
@@ -18,25 +18,25 @@ from phalanx.launch.hosts import Host
 from phalanx.launch.launchers import sge, slurm
 from phalanx.launch.multi_host import require, supervise_over
 from phalanx.launch.plan import LaunchPlan
-from phalanx.launch.record import ASKED, load_record
+from phalanx.launch.record import STOPPED_BY_USER, load_record
 from phalanx.launch.remote_shell import RemoteShell
 from phalanx.runs.folder import create_run
 
-_STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT)  # exit codes of a job that was told to stop, and saved
+_STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT)  # exit codes of a job that saved and stopped
 
 
 @dataclass
 class Notice:
-    """Which warning the scheduler gave, if any."""
+    """The scheduler's warning signal, if one came."""
 
     received: signal.Signals | None = None
 
 
 def start(plan: LaunchPlan, console: Console) -> int:
-    """Run the job over the hosts of the allocation."""
+    """Run the job on the hosts of the allocation."""
     hosts, shell = _allocation(plan)
     plan = replace(plan, hosts=tuple(hosts))
-    plan.placements()  # refuses what does not fit before anything is written
+    plan.placements()  # raises errors before anything is written
     if plan.dry_run:
         return show_plan(plan, hosts, shell, console)
     require(plan.launcher, {"srun": "slurm-client", "qrsh": "gridengine-client"}[plan.launcher])
@@ -44,30 +44,30 @@ def start(plan: LaunchPlan, console: Console) -> int:
     with _notice() as notice:
         job = replace(plan.job(folder.path), stop_with=slurm.STOP_WITH if plan.launcher == "srun" else None)
         code = supervise_over(job, hosts, shell, console, python=plan.python)
-    if code not in _STOPPED or load_record(folder.path).cause == ASKED:
+    if code not in _STOPPED or load_record(folder.path).cause == STOPPED_BY_USER:
         return code
-    return _queue_again(plan.launcher, notice, console)
+    return _requeue(plan.launcher, notice, console)
 
 
 def _allocation(plan: LaunchPlan) -> tuple[list[Host], RemoteShell]:
     if plan.launcher == "srun":
         return slurm.allocation(), slurm.SrunShell()
     hosts, shell = sge.allocation()
-    # Where so many nodes were asked for, a slot stands for one, however many trainers it is to have.
+    # With --nodes, each slot is a node, which takes any number of trainers.
     return [replace(host, slots=None) for host in hosts] if plan.batch.nodes else hosts, shell
 
 
 @contextmanager
 def _notice() -> Iterator[Notice]:
-    """Take a scheduler's warning for the request to stop that every launcher knows."""
+    """Turn a scheduler's warning into SIGTERM, which stops the job."""
     notice = Notice()
 
-    def warned(number: int, frame: FrameType | None) -> None:
+    def on_warning(number: int, frame: FrameType | None) -> None:
         notice.received = signal.Signals(number)
         os.kill(os.getpid(), signal.SIGTERM)
 
     before: dict[int, Callable[..., object] | int | None] = {
-        number: signal.signal(number, warned) for number in (signal.SIGUSR1, signal.SIGUSR2)
+        number: signal.signal(number, on_warning) for number in (signal.SIGUSR1, signal.SIGUSR2)
     }
     try:
         yield notice
@@ -76,13 +76,13 @@ def _notice() -> Iterator[Notice]:
             signal.signal(number, handler)
 
 
-def _queue_again(launcher: str, notice: Notice, console: Console) -> int:
-    """Slurm is told; Grid Engine reads it from the exit code. Its second signal says that the job is deleted."""
-    again = notice.received is signal.SIGUSR1 if launcher == "qrsh" else slurm.can_queue_again(os.environ)
-    if not again:
+def _requeue(launcher: str, notice: Notice, console: Console) -> int:
+    """Requeue the job: by a command in Slurm, by the exit code in Grid Engine, whose SIGUSR2 means a deletion."""
+    requeue = notice.received is signal.SIGUSR1 if launcher == "qrsh" else slurm.can_requeue(os.environ)
+    if not requeue:
         return _STOPPED[0]
-    console.print(Text("the job is queued again, and goes on from its checkpoint"), soft_wrap=True)
+    console.print(Text("requeueing the job; it resumes from its checkpoint"), soft_wrap=True)
     if launcher == "qrsh":
-        return sge.QUEUE_AGAIN
-    slurm.queue_again(os.environ)
+        return sge.REQUEUE
+    slurm.requeue(os.environ)
     return _STOPPED[0]

@@ -1,6 +1,6 @@
-"""Batch jobs: a readable script whose last line is `phalanx launch` inside the allocation, for any scheduler.
+"""Batch scripts: readable, for any scheduler. The last line is `phalanx launch` inside the allocation.
 
-Schedulers differ in how they spell a request (`Dialect`) and in their commands (`scheduler.py`), and in nothing else.
+Schedulers differ in their script options (`ScriptSyntax`) and their commands (`scheduler.py`) only.
 """
 
 import re
@@ -12,12 +12,12 @@ from pathlib import Path
 from phalanx.errors import UserError
 
 WARNING_S = 60  # before the time limit, for a checkpoint
-LOG = "logs/batch.log"  # in the run's folder: what the launcher inside the allocation prints
+LOG = "logs/batch.log"  # in the run folder: output of the launcher inside the allocation
 
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """What a user asks of a scheduler; `directives` are lines of its own language, passed on as they are."""
+    """The user's options for a scheduler; `directives` go into the script unchanged."""
 
     nodes: int | None = None
     time: str | None = None
@@ -31,7 +31,7 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class Resources:
-    """The same, with what follows from the job: how many roles a node has, how many slots are needed."""
+    """The resources of a job, as the script requests them."""
 
     nodes: int = 1
     roles_per_node: int = 1
@@ -42,54 +42,56 @@ class Resources:
     pe: str | None = None
     slots: int = 1  # of the parallel environment
     directives: tuple[str, ...] = ()
-    node: str | None = None  # one that must be among them
+    node: str | None = None  # a host that must be among them
 
 
 @dataclass(frozen=True)
 class BatchJob:
-    """A script to be: `launch` is the command inside the allocation, `train` the words after its `--`."""
+    """The contents of a script: `launch` is the command in the allocation, `train` its arguments after `--`."""
 
     name: str
     run: Path
     cwd: Path
-    command: str  # what the user typed
+    command: str  # the user's command line
     launch: tuple[str, ...]
     train: tuple[str, ...]
     resources: Resources
+    resume: tuple[str, ...] = ()  # further words where a job that is queued again goes on
 
 
 @dataclass(frozen=True)
-class Dialect:
-    """How a scheduler spells a request."""
+class ScriptSyntax:
+    """How a scheduler writes options in scripts."""
 
-    marker: str  # what its lines in a script begin with
+    marker: str  # the prefix of option lines
     submit: str
     request: Callable[[BatchJob], list[str]]
-    before: str = ""  # lines of shell before the command
+    before: str = ""  # shell lines before the command
 
 
-def script(dialect: Dialect, job: BatchJob, path: Path) -> str:
-    """The whole script. A run that has checkpoints goes on from the last, so a job that is queued again resumes."""
-    asked = [f"{dialect.marker} {line}" for line in [*dialect.request(job), *job.resources.directives]]
+def script(syntax: ScriptSyntax, job: BatchJob, path: Path) -> str:
+    """The whole script. A run with checkpoints resumes from the last, so a requeued job continues."""
+    options = [f"{syntax.marker} {line}" for line in [*syntax.request(job), *job.resources.directives]]
     run, train = shlex.quote(str(job.run)), shlex.join(job.train)
     lines = [
         "#!/bin/bash",
-        *asked,
+        *options,
         "",
         f"# Written by: {_one_line(job.command)}",
-        f"# Submit it again with: {dialect.submit} {shlex.quote(str(path))}",
+        f"# Submit it again with: {syntax.submit} {shlex.quote(str(path))}",
         "",
         f"cd {shlex.quote(str(job.cwd))} || exit",
         f"export PHALANX_COMMAND={shlex.quote(job.command)}",
         f"run={run}",
         'if [ -n "$(ls -d "$run"/checkpoints/step-* 2>/dev/null)" ]; then',
-        '  train=(--resume "$run")  # queued again: go on from the last checkpoint',
+        f"  train=({' '.join(['--resume', chr(34) + '$run' + chr(34), *job.resume])})"
+        "  # queued again: go on from the last checkpoint",
         "else",
         '  [ -e "$run/events.jsonl" ] && mv "$run/events.jsonl" "$run/events.before-$(date +%s).jsonl"',
         f"  train=({train})",
         "fi",
-        *([dialect.before] if dialect.before else []),
-        "# Signals reach this very process: it saves a checkpoint, and has the job queued again if more is to do.",
+        *([syntax.before] if syntax.before else []),
+        "# Signals reach this process: it saves a checkpoint, and requeues the job if it is not finished.",
         f'exec {shlex.join(job.launch)} -- train "${{train[@]}}"',
     ]
     return "\n".join(lines) + "\n"
@@ -106,7 +108,7 @@ def parse_time(text: str) -> int:
     if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
         raise UserError(
             f"--time {text!r} is not a time limit",
-            why="it has another form than the known ones",
+            why="it has none of the known forms",
             remedy="write minutes (90), H:M:S (1:30:00) or D-H:M:S (2-12:00:00)",
         )
     numbers = [int(part) for part in parts]
@@ -119,27 +121,27 @@ def parse_time(text: str) -> int:
         raise UserError(
             f"--time {text} is too short",
             why=f"a checkpoint is saved {WARNING_S} s before the end",
-            remedy="ask for several minutes",
+            remedy="request several minutes",
         )
     return total
 
 
 def clock(seconds: int) -> str:
-    """H:M:S, which every scheduler reads."""
+    """H:M:S, the format of all schedulers."""
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def share(count: int, nodes: int) -> int:
-    """How many of so many a node gets at most."""
+    """The most that one node gets of `count`."""
     return -(-count // nodes)
 
 
 def refuse_lines(texts: Sequence[str], option: str) -> None:
-    """What goes into a script's directives stays on its line."""
+    """Refuse line breaks in script options."""
     for text in texts:
         if "\n" in text or "\r" in text:
             raise UserError(
                 f"{option} {text!r} has a line break",
-                why="it becomes one line of the script",
+                why="each option is one line of the script",
                 remedy=f"give {option} once for each line",
             )

@@ -1,7 +1,7 @@
-"""An agent that dials the launcher, for clusters that start a command somewhere but give no line to it.
+"""An agent that connects to the launcher, for clusters that can start a command but give no connection to it.
 
-`python -m phalanx.launch.launchers.callback_agent` finds an invitation in its environment: where the launcher listens,
-its public key, and the token that lets this process in. The traffic is encrypted (CURVE): it includes the job's key.
+`python -m phalanx.launch.launchers.callback_agent` reads PHALANX_CALLBACK: the launcher's address, its public key, and
+a secret token. The connection is encrypted (CURVE), since it carries the job's key.
 """
 
 import os
@@ -13,80 +13,80 @@ import zmq
 import zmq.asyncio
 
 from phalanx.errors import EXIT_USER, UserError
-from phalanx.launch.agent import Agent, attend, hear
+from phalanx.launch.agent import Agent, receive, serve_until_end
 from phalanx.launch.messages import SILENCE_S, Message, decode, encode
-from phalanx.machine.processes import adopt_orphans, run_loop
+from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.net.interfaces import address_towards
 from phalanx.roles.lifeline import hold_lifeline
 
-INVITATION = "PHALANX_INVITATION"
-GREET = "greet"  # what the launcher says when it wants the agent's hello
+CALLBACK = "PHALANX_CALLBACK"
+HELLO = "hello"  # the launcher's request for the agent's hello
 _LINGER_MS = 1000
 
 
 @dataclass(frozen=True)
-class Invitation:
-    """As text it has letters, digits and a few signs that no shell looks at."""
+class Callback:
+    """How an agent connects to the launcher. Its text needs no quoting in a shell."""
 
-    place: str
-    key: bytes
-    word: str
+    address: str
+    public_key: bytes
+    token: str
 
     def __str__(self) -> str:
-        return f"{self.place},{self.key.hex()},{self.word}"
+        return f"{self.address},{self.public_key.hex()},{self.token}"
 
 
-def parse_invitation(text: str) -> Invitation:
+def parse_callback(text: str) -> Callback:
     try:
-        place, key, word = text.split(",")
-        return Invitation(place, bytes.fromhex(key), word)
+        address, key, token = text.split(",")
+        return Callback(address, bytes.fromhex(key), token)
     except ValueError as error:
         raise UserError(
-            f"{INVITATION} is not set, or not what a launcher gave",
-            why="this process is started by `phalanx launch`, and is of no use by itself",
+            f"{CALLBACK} is not set, or not valid",
+            why="`phalanx launch` starts this program and sets it",
             remedy="phalanx launch --launcher yarn, or ray",
         ) from error
 
 
-def harden(socket: zmq.asyncio.Socket, place: str) -> None:
-    """What both ends have in common: nothing waits in vain, and a dead line is noticed."""
-    socket.ipv6 = place.startswith("tcp://[")
+def set_options(socket: zmq.asyncio.Socket, address: str) -> None:
+    """Options of both ends: unlimited queues, and heartbeats that detect a dead connection."""
+    socket.ipv6 = address.startswith("tcp://[")
     socket.sndhwm = socket.rcvhwm = 0
     socket.linger = _LINGER_MS
     socket.heartbeat_ivl, socket.heartbeat_timeout = 2000, int(1000 * SILENCE_S)
 
 
-async def dial(invitation: Invitation) -> None:
-    """Be the agent of this host until the launcher says goodbye or is gone."""
+async def connect(callback: Callback) -> None:
+    """Run this host's agent until the launcher ends it or is gone."""
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
-        harden(socket, invitation.place)
+        set_options(socket, callback.address)
         socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
-        socket.curve_serverkey = invitation.key
-        socket.connect(invitation.place)
-        host = urlsplit(invitation.place).hostname or ""
-        socket.send(encode({"dial": invitation.word, "address": address_towards(host)}))
+        socket.curve_serverkey = callback.public_key
+        socket.connect(callback.address)
+        host = urlsplit(callback.address).hostname or ""
+        socket.send(encode({"token": callback.token, "address": address_towards(host)}))
 
-        def say(message: Message) -> None:
+        def send(message: Message) -> None:
             socket.send(encode(message))
 
-        agent = Agent(say)
+        agent = Agent(send)
 
         async def next_line() -> bytes:
             line = await socket.recv()
-            if (decode(line) or {}).get("do") == GREET:
+            if (decode(line) or {}).get("request") == HELLO:
                 agent.hello()
             return line
 
-        await attend(agent, hear(next_line, agent))
-        await socket.send(encode({"say": "bye"}))
+        await serve_until_end(agent, receive(next_line, agent))
+        await socket.send(encode({"event": "bye"}))
 
 
 def main() -> None:
     try:
-        invitation = parse_invitation(os.environ.pop(INVITATION, ""))
+        callback = parse_callback(os.environ.pop(CALLBACK, ""))
         hold_lifeline()
-        adopt_orphans()
-        run_loop(dial(invitation))
+        with adopting_orphans():
+            run_loop(connect(callback))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(EXIT_USER)

@@ -1,136 +1,133 @@
-"""A job over places that a cluster gives, when it has them: agents there dial in, and all else is as over hosts."""
+"""A job on hosts that a cluster chooses (Ray, YARN): the cluster starts agents, and these connect to the launcher."""
 
 import asyncio
 import signal
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from rich.console import Console
 
 from phalanx.errors import UserError
 from phalanx.launch.agent_handle import AgentHandle
-from phalanx.launch.channel import Channel, Loss
+from phalanx.launch.channel import Channel, OnDisconnect, OnMessage
 from phalanx.launch.hosts import Host
 from phalanx.launch.job import Job
 from phalanx.launch.launchers.callback_server import CallbackServer
-from phalanx.launch.messages import Message
 from phalanx.launch.plan import LaunchPlan
-from phalanx.launch.remote_shell import Way
+from phalanx.launch.remote_shell import HostCheck
 from phalanx.launch.screen import Screen
 from phalanx.launch.supervisor import JobSupervisor
 from phalanx.machine.processes import run_loop
 from phalanx.net.interfaces import address_towards, interface_address
 from phalanx.runs.folder import create_run
 
-_LOOK_S = 1.0  # between questions to the cluster
-_TELL_S = 30.0  # between words about a wait in which nothing changes
+_POLL_S = 1.0  # between queries to the cluster
+_REPEAT_S = 30.0  # between messages about an unchanged state
 
 
 class Cluster(Protocol):
-    """What starts agents somewhere. Its calls may take a while, and are made from other threads."""
+    """Starts agents on its hosts. Its methods may block, so they are called in other threads."""
 
-    num_places: int
+    num_agents: int
 
     @property
-    def way(self) -> Way:
-        """How to look after a host that was lost."""
+    def check(self) -> HostCheck:
+        """How a user can look at a lost host."""
         ...
 
     @property
     def host(self) -> str:
-        """A host of the cluster: on the way to it is the address that agents dial."""
+        """A host of the cluster. Agents connect to this machine's address on the route to it."""
         ...
 
-    def submit(self, invitation: str) -> None:
-        """Ask for all places, each with an agent that follows the invitation."""
+    def submit(self, callback: str) -> None:
+        """Request all agents. `callback` tells them how to connect to the launcher."""
         ...
 
-    def standing(self) -> str:
-        """How the wait for places stands, in a few words. Raises UserError where it is in vain."""
+    def status(self) -> str:
+        """The state of the request, in a few words. Raises UserError if it has failed."""
         ...
 
     def end(self) -> None:
-        """Nothing of it is to be left. May be called twice, and before `submit`."""
+        """Release everything. May be called twice, and before `submit`."""
         ...
 
 
-def refuse_foreign(plan: LaunchPlan) -> None:
-    """Options that make no sense where the cluster chooses the hosts."""
+def refuse_host_options(plan: LaunchPlan) -> None:
+    """Refuse options that name hosts: the cluster chooses them."""
     named = plan.hosts or plan.evaluator_on
     given = [name for name, value in {"hosts": named, "--sync-dst-dir": plan.sync}.items() if value]
     if given:
         raise UserError(
             f"--launcher {plan.launcher} chooses the hosts",
-            why="hosts are named" if given[0] == "hosts" else "a directory is to be sent to them",
-            remedy="leave -H, --ips, --servers-on, --evaluator-on and --sync-dst-dir out; say how many with --nodes",
+            why="hosts are named" if given[0] == "hosts" else "--sync-dst-dir is given",
+            remedy="leave -H, --ips, --servers-on, --evaluator-on and --sync-dst-dir out; set the number with --nodes",
         )
 
 
-def places_of(plan: LaunchPlan) -> int:
-    """As many places as are asked for with --nodes, by default one for each trainer; servers sit beside them."""
+def agent_count(plan: LaunchPlan) -> int:
+    """The number of agents: --nodes, or one for each trainer. Servers share hosts with trainers."""
     trainers = plan.request.resolved.config.exchange.workers
-    wanted = plan.batch.nodes or trainers
-    if wanted > trainers:
+    agents = plan.batch.nodes or trainers
+    if agents > trainers:
         raise UserError(
-            f"--nodes {wanted} is more than the job's {trainers} workers",
-            why="a place without a trainer would stand idle",
-            remedy=f"ask for {trainers}, or for more workers with -n",
+            f"--nodes {agents} is more than the job's {trainers} workers",
+            why="a node without a worker would be idle",
+            remedy=f"request {trainers} nodes, or more workers with -n",
         )
-    return wanted
+    return agents
 
 
 def supervise_callbacks(plan: LaunchPlan, cluster: Cluster, console: Console) -> int:
-    """Wait for the places, and see the job there to its end. Returns its exit code; nothing of it is left."""
+    """Wait for the agents, and run the job on them. Returns its exit code, with everything released."""
 
     async def main() -> int:
         address = interface_address(plan.iface) if plan.iface else address_towards(cluster.host)
-        bridge = CallbackServer(address, cluster.num_places, plan.ports)
+        server = CallbackServer(address, cluster.num_agents, plan.ports)
         screen = Screen(console)
         try:
-            stopped = await _gather(cluster, bridge, screen)
+            stopped = await _wait_for_agents(cluster, server, screen)
             if stopped:
                 return 128 + stopped
-            request = plan.request  # its folder is made now, when there are places to run
+            request = plan.request  # the run folder is made now, when the job can start
             folder = request.resume or create_run(request.out, request.resolved.config.name)
-            return await _supervise(plan.job(folder.path), bridge, cluster.way, screen)
+            return await _supervise(plan.job(folder.path), server, cluster.check, screen)
         finally:
             try:
                 await asyncio.to_thread(cluster.end)
-            except UserError as error:  # the job's own end is the more important news
-                screen.say(f"warning: {error}")
-            bridge.close()
+            except UserError as error:  # do not hide the result of the job
+                screen.warn(f"warning: {error}")
+            server.close()
 
     return run_loop(main())
 
 
-async def _gather(cluster: Cluster, bridge: CallbackServer, screen: Screen) -> signal.Signals | None:
-    """Until all agents have dialed in. The signal, where one came first."""
+async def _wait_for_agents(cluster: Cluster, server: CallbackServer, screen: Screen) -> signal.Signals | None:
+    """Wait until all agents have connected. Returns the signal, if one came first."""
     signals: list[signal.Signals] = []
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the conductor takes them over later
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor replaces these handlers later
         loop.add_signal_handler(number, signals.append, number)
-    await asyncio.to_thread(cluster.submit, str(bridge.invitation))
-    told, told_at = "", 0.0
+    await asyncio.to_thread(cluster.submit, str(server.callback))
+    shown, shown_at = "", 0.0
     while not signals:
-        if await bridge.wait(_LOOK_S):
+        if await server.wait(_POLL_S):
             return None
-        standing = await asyncio.to_thread(cluster.standing)
-        standing += f"; {len(bridge.callers)} of {cluster.num_places} places have an agent"
-        if standing != told or time.monotonic() - told_at > _TELL_S:
-            screen.tell(standing)
-            told, told_at = standing, time.monotonic()
-    screen.say(f"{signals[0].name}: the places are given back")
+        status = await asyncio.to_thread(cluster.status)
+        status += f"; {len(server.connections)} of {cluster.num_agents} agents connected"
+        if status != shown or time.monotonic() - shown_at > _REPEAT_S:
+            screen.info(status)
+            shown, shown_at = status, time.monotonic()
+    screen.warn(f"{signals[0].name}: cancelling the request")
     return signals[0]
 
 
-async def _supervise(job: Job, bridge: CallbackServer, way: Way, screen: Screen) -> int:
-    callers = sorted(bridge.callers, key=lambda caller: caller.address)  # neighbours in rank are neighbours in place
-    hosts = [Host(caller.address) for caller in callers]
-    agents = [AgentHandle(host, way) for host in hosts]
-    by_station = dict(zip(agents, callers, strict=True))
+async def _supervise(job: Job, server: CallbackServer, check: HostCheck, screen: Screen) -> int:
+    connections = sorted(server.connections, key=lambda one: one.address)  # neighbouring ranks share hosts
+    agents = [AgentHandle(Host(connection.address), check) for connection in connections]
+    connection_of = dict(zip(agents, connections, strict=True))
 
-    async def opener(agent: AgentHandle, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> Channel:
-        return bridge.channel(by_station[agent], hear, lose)
+    async def opener(agent: AgentHandle, on_message: OnMessage, on_disconnect: OnDisconnect) -> Channel:
+        return server.channel(connection_of[agent], on_message, on_disconnect)
 
     return await JobSupervisor(job, agents, opener, screen).run()

@@ -1,10 +1,9 @@
-"""The launcher's end of lines that agents open to it: whoever dials in and says the word is as if ssh had led there."""
+"""The launcher's end of connections that agents open: it admits agents with the token, and gives channels to them."""
 
 import asyncio
 import contextlib
 import hmac
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import zmq
@@ -13,27 +12,27 @@ from zmq.utils import z85
 
 from phalanx.errors import UserError
 from phalanx.launch.addresses import hold_ports, join_address
-from phalanx.launch.channel import Channel, Loss
-from phalanx.launch.launchers.callback_agent import GREET, Invitation, harden
+from phalanx.launch.channel import Channel, Disconnect, OnDisconnect, OnMessage
+from phalanx.launch.launchers.callback_agent import HELLO, Callback, set_options
 from phalanx.launch.messages import PING_S, Message, decode, encode
 
 
 @dataclass(eq=False)
-class Caller:
-    """An agent that dialed in. It has a channel as soon as the conductor opens one."""
+class Connection:
+    """An agent that has connected. The handlers are set when the supervisor opens its channel."""
 
     identity: bytes
     address: str
-    hear: Callable[[Message], None] | None = None
-    lose: Callable[[Loss], None] | None = None
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    on_message: OnMessage | None = None
+    on_disconnect: OnDisconnect | None = None
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class CallbackServer:
-    """Listens at an address of this host, for `expected` callers; more are sent away."""
+    """Listens at an address of this host for `expected` agents, and refuses more."""
 
     def __init__(self, address: str, expected: int, ports: tuple[int, int] | None = None) -> None:
-        self.callers: list[Caller] = []
+        self.connections: list[Connection] = []
         self._expected = expected
         self._changed = asyncio.Event()
         self._context = zmq.asyncio.Context()
@@ -42,93 +41,93 @@ class CallbackServer:
         self._socket.curve_server = True
         self._socket.curve_publickey, self._socket.curve_secretkey = public, secret
         (held,) = hold_ports(address, 1, ports)
-        place = f"tcp://{join_address(address, held.getsockname()[1])}"
+        endpoint = f"tcp://{join_address(address, held.getsockname()[1])}"
         held.close()
-        harden(self._socket, place)
+        set_options(self._socket, endpoint)
         try:
-            self._socket.bind(place)
+            self._socket.bind(endpoint)
         except zmq.ZMQError as error:
             self._context.destroy(linger=0)
             raise UserError(
-                f"the launcher cannot listen at {place}",
+                f"the launcher cannot listen at {endpoint}",
                 why=error.strerror or str(error),
                 remedy="choose ports with --port-range, or the network with --iface",
             ) from error
-        self.invitation = Invitation(place, z85.decode(public), secrets.token_hex(32))
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._ping())]
+        self.callback = Callback(endpoint, z85.decode(public), secrets.token_hex(32))
+        self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._ping())]
 
     async def wait(self, timeout_s: float) -> bool:
-        """Whether all have dialed in, after so long at most."""
-        if len(self.callers) < self._expected:
+        """Wait for a connection, at most this long. Returns whether all agents have connected."""
+        if len(self.connections) < self._expected:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), timeout_s)
-        return len(self.callers) >= self._expected
+        return len(self.connections) >= self._expected
 
-    def channel(self, caller: Caller, hear: Callable[[Message], None], lose: Callable[[Loss], None]) -> Channel:
-        caller.hear, caller.lose = hear, lose
-        self.send(caller, {"do": GREET})
-        return _CallbackChannel(self, caller)
+    def channel(self, connection: Connection, on_message: OnMessage, on_disconnect: OnDisconnect) -> Channel:
+        connection.on_message, connection.on_disconnect = on_message, on_disconnect
+        self.send(connection, {"request": HELLO})
+        return _CallbackChannel(self, connection)
 
-    def send(self, caller: Caller, message: Message) -> None:
-        self._socket.send_multipart([caller.identity, encode(message)])
+    def send(self, connection: Connection, message: Message) -> None:
+        self._socket.send_multipart([connection.identity, encode(message)])
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         self._context.destroy(linger=1000)
 
-    async def _listen(self) -> None:
+    async def _receive(self) -> None:
         while True:
             frames = await self._socket.recv_multipart()
             message = decode(frames[-1])
-            caller = next((one for one in self.callers if one.identity == frames[0]), None)
+            connection = next((one for one in self.connections if one.identity == frames[0]), None)
             if message is None or len(frames) != 2:
                 continue
-            if caller is None:
+            if connection is None:
                 self._admit(frames[0], message)
-            elif message.get("say") == "bye":
-                caller.gone.set()
-                if caller.hear is None:
-                    self.callers.remove(caller)
-                elif caller.lose is not None:
-                    caller.lose(Loss(None, ("the cluster told it to end",)))
-            elif caller.hear is not None and "say" in message:
-                caller.hear(message)
+            elif message.get("event") == "bye":
+                connection.closed.set()
+                if connection.on_message is None:
+                    self.connections.remove(connection)
+                elif connection.on_disconnect is not None:
+                    connection.on_disconnect(Disconnect(None, ("the cluster ended it",)))
+            elif connection.on_message is not None and "event" in message:
+                connection.on_message(message)
 
     def _admit(self, identity: bytes, message: Message) -> None:
-        """Who does not know the word is not answered."""
-        if not hmac.compare_digest(str(message.get("dial")), self.invitation.word):
+        """Add a connection with the right token. Others get no answer."""
+        if not hmac.compare_digest(str(message.get("token")), self.callback.token):
             return
-        caller = Caller(identity, str(message.get("address")))
-        if len(self.callers) >= self._expected:
-            self.send(caller, {"do": "bye"})
+        connection = Connection(identity, str(message.get("address")))
+        if len(self.connections) >= self._expected:
+            self.send(connection, {"request": "bye"})
             return
-        self.callers.append(caller)
-        self.send(caller, {"do": "ping"})
+        self.connections.append(connection)
+        self.send(connection, {"request": "ping"})
         self._changed.set()
 
     async def _ping(self) -> None:
-        """Those who wait for the others would take silence for the launcher's end; the conductor pings the rest."""
+        """Ping agents that wait for the others, so that they do not time out. The supervisor pings those in use."""
         while True:
-            for caller in self.callers:
-                if caller.hear is None:
-                    self.send(caller, {"do": "ping"})
+            for connection in self.connections:
+                if connection.on_message is None:
+                    self.send(connection, {"request": "ping"})
             await asyncio.sleep(PING_S)
 
 
 class _CallbackChannel:
-    def __init__(self, bridge: CallbackServer, caller: Caller) -> None:
-        self._bridge, self._caller = bridge, caller
+    def __init__(self, server: CallbackServer, connection: Connection) -> None:
+        self._server, self._connection = server, connection
 
     def send(self, message: Message) -> None:
-        self._bridge.send(self._caller, message)
+        self._server.send(self._connection, message)
 
     async def close(self) -> None:
-        self._caller.lose = None
-        self.send({"do": "bye"})
-        await self._caller.gone.wait()
+        self._connection.on_disconnect = None
+        self.send({"request": "bye"})
+        await self._connection.closed.wait()
 
-    def cut(self) -> None:
-        """It hears nothing more, and ends by itself."""
-        self._caller.lose = None
+    def abort(self) -> None:
+        """Stop pinging the agent. It times out and ends."""
+        self._connection.on_disconnect = None

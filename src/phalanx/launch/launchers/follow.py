@@ -1,4 +1,4 @@
-"""Following a batch job: the queue's state while it waits, its log while it runs; Ctrl-C cancels it."""
+"""Follows a batch job: shows its queue state while it waits and its log while it runs; Ctrl-C cancels it."""
 
 import json
 import signal
@@ -19,21 +19,21 @@ from phalanx.launch.launchers.scheduler import Scheduler, State
 
 _LOOK_S = 2.0
 _READ_S = 0.2
-_FORGOTTEN_S = 60.0  # how long a scheduler may not answer
+_FORGOTTEN_S = 60.0  # without an answer from the scheduler, the job counts as ended
 
 
 class Cancelled(BaseException):
-    """Ctrl-C, or SIGTERM. Not an Exception: nothing on the way may take it for one."""
+    """Ctrl-C, or SIGTERM. Not an Exception, so that no `except Exception` catches it."""
 
 
 def follow(scheduler: Scheduler, job: str, run: Path, log: Path, console: Console, out: TextIO) -> int:
-    """Until the job ends. Returns its exit code."""
+    """Follow the job to its end. Returns its exit code."""
     tail = Tail(log, out)
     with _interruptible():
         try:
             return _watch(scheduler, job, run, tail, console)
         except Cancelled:
-            _say(console, f"job {job} is being cancelled; it saves a checkpoint if it can. Once more: wait no longer")
+            _say(console, f"cancelling job {job}; it saves a checkpoint if it can. Press Ctrl-C again to stop waiting")
             scheduler.cancel(job)
         try:
             _watch(scheduler, job, run, tail, console)
@@ -43,40 +43,40 @@ def follow(scheduler: Scheduler, job: str, run: Path, log: Path, console: Consol
 
 
 def _watch(scheduler: Scheduler, job: str, run: Path, tail: "Tail", console: Console) -> int:
-    shown = Shown(console, job)
-    heard = time.monotonic()
+    display = StateDisplay(console, job)
+    last_answer = time.monotonic()
     try:
         while True:
             state = scheduler.state(job)
             if state.kind != "unknown":
-                heard = time.monotonic()
-            shown.show(state)
+                last_answer = time.monotonic()
+            display.show(state)
             until = time.monotonic() + _LOOK_S
             while time.monotonic() < until:
                 tail.read()
                 time.sleep(_READ_S)
-            if state.kind == "ended" or time.monotonic() - heard > _FORGOTTEN_S:
+            if state.kind == "ended" or time.monotonic() - last_answer > _FORGOTTEN_S:
                 tail.read()
                 code = _code(state, run)
-                shown.end(state, code)
+                display.end(state, code)
                 return code
     finally:
-        shown.close()
+        display.close()
 
 
 def _code(state: State, run: Path) -> int:
-    """The scheduler's word, or where it keeps none, the launcher's."""
+    """The exit code from the scheduler, or else from the launcher's record."""
     if state.code is not None:
         return state.code
     try:
-        told = json.loads((run / RECORD).read_text(encoding="utf-8"))
-        return int(told["exit_code"])
-    except (OSError, ValueError, TypeError, KeyError):  # it did not get so far
+        record = json.loads((run / RECORD).read_text(encoding="utf-8"))
+        return int(record["exit_code"])
+    except (OSError, ValueError, TypeError, KeyError):  # the job ended before it had one
         return EXIT_OURS
 
 
-class Shown:
-    """A line that turns while the job waits; plain lines, one for each change, where there is no terminal."""
+class StateDisplay:
+    """Shows the state: as a spinner in a terminal, otherwise as a line for each change."""
 
     def __init__(self, console: Console, job: str) -> None:
         self._console, self._job = console, job
@@ -106,7 +106,7 @@ class Shown:
 
 
 class Tail:
-    """What is added to a file, from its present end."""
+    """Prints what is appended to a file."""
 
     def __init__(self, path: Path, out: TextIO) -> None:
         self._path, self._out = path, out

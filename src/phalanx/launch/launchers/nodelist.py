@@ -1,4 +1,4 @@
-"""Slurm's short form of host lists: `n[1-3,7],m0` is n1, n2, n3, n7 and m0."""
+"""Slurm's compressed host lists: `n[1-3,7],m0` is n1, n2, n3, n7 and m0."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def expand(nodelist: str) -> list[str]:
-    """Every host of a list, in order. Leading zeros count: n[08-10] is n08, n09, n10."""
+    """Every host of a list, in order. Leading zeros stay: n[08-10] is n08, n09, n10."""
     items = _ITEM.findall(nodelist)
     if not items or ",".join(items) != nodelist:
         raise _unreadable(nodelist)
@@ -41,7 +41,7 @@ def _numbers(ranges: str, nodelist: str) -> Iterator[str]:
 
 
 def counts(text: str) -> list[int]:
-    """Slurm's short form of numbers per node: `2(x3),1` is 2, 2, 2 and 1."""
+    """Slurm's compressed counts per node: `2(x3),1` is 2, 2, 2 and 1."""
     found = [re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part) for part in text.split(",")]
     if not all(found):
         raise UserError(

@@ -1,4 +1,4 @@
-"""What a batch scheduler can do for us: take a script, say how its job stands, cancel it."""
+"""The interface of batch schedulers: submit a script, query its job, cancel it."""
 
 import subprocess
 from collections.abc import Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from phalanx.errors import UserError
-from phalanx.launch.launchers.batch_script import Dialect
+from phalanx.launch.launchers.batch_script import ScriptSyntax
 
 
 @dataclass(frozen=True)
 class State:
-    """How a job stands; `detail` is in the scheduler's words. `code` is the exit code where the scheduler keeps it."""
+    """The state of a job; `detail` is the scheduler's text, `code` the exit code if the scheduler keeps it."""
 
     kind: Literal["waiting", "running", "ended", "unknown"]
     detail: str = ""
@@ -22,7 +22,7 @@ class Scheduler(Protocol):
     """A scheduler's commands. `inside` is the launcher that its scripts use in the allocation."""
 
     name: str
-    dialect: Dialect
+    syntax: ScriptSyntax
     inside: str
 
     def submit(self, script: str) -> str:
@@ -35,7 +35,7 @@ class Scheduler(Protocol):
 
 
 def called(argv: Sequence[str], doing: str, package: str = "") -> str:
-    """What a scheduler's command prints. That it is missing or fails is for the user to know."""
+    """Run a scheduler's command and return its output. Raises if it is missing or fails."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True)
     except FileNotFoundError as error:
@@ -49,6 +49,6 @@ def called(argv: Sequence[str], doing: str, package: str = "") -> str:
         raise UserError(
             f"{doing} failed",
             why=" / ".join((done.stderr or done.stdout).strip().splitlines()[-3:]) or f"{argv[0]} gave no reason",
-            remedy="mend what it complains about, and try again",
+            remedy="fix the reported problem, and try again",
         )
     return done.stdout

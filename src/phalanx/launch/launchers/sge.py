@@ -1,6 +1,6 @@
-"""Grid Engine, and PBS, whose commands have the same names: what scripts ask for, qrsh as carrier, qsub, qstat, qdel.
+"""Grid Engine and PBS, whose commands have the same names: batch scripts, qrsh as remote shell, qsub, qstat, qdel.
 
-PBS is written from its manuals and has not been run against a real server.
+The PBS part follows its manuals. It is not tested against a real server.
 """
 
 import os
@@ -15,72 +15,72 @@ from pathlib import Path
 from phalanx.config.role import Environment
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
-from phalanx.launch.launchers.batch_script import LOG, WARNING_S, BatchJob, Dialect, clock
+from phalanx.launch.launchers.batch_script import LOG, WARNING_S, BatchJob, ScriptSyntax, clock
 from phalanx.launch.launchers.scheduler import State, called
-from phalanx.launch.remote_shell import Way, deaf_to
+from phalanx.launch.remote_shell import HostCheck, ignore_signals
 
-QUEUE_AGAIN = 99  # the exit code by which a job asks Grid Engine to be queued again
+REQUEUE = 99  # the exit code that makes Grid Engine requeue a job
 
 
 def request(job: BatchJob) -> list[str]:
-    """The lines after #$. The soft limit warns the job, and -notify does so before it is deleted."""
-    asked = job.resources
+    """The #$ options. The soft limit sends a warning signal, and -notify one before a deletion."""
+    options = job.resources
     lines = [f"-N {_name(job.name)}", f"-o {_word(job.run / LOG)}", "-j y", "-S /bin/bash", "-V", "-r y", "-notify"]
-    lines += [f"-pe {asked.pe} {asked.slots}"]
-    if asked.time_s:
-        lines += [f"-l h_rt={clock(asked.time_s)},s_rt={clock(asked.time_s - WARNING_S)}"]
-    lines += [f"-q {asked.partition}"] if asked.partition else []
-    lines += [f"-P {asked.account}"] if asked.account else []
-    lines += [f"-l gpu={asked.gpus_per_node}"] if asked.gpus_per_node else []
+    lines += [f"-pe {options.pe} {options.slots}"]
+    if options.time_s:
+        lines += [f"-l h_rt={clock(options.time_s)},s_rt={clock(options.time_s - WARNING_S)}"]
+    lines += [f"-q {options.partition}"] if options.partition else []
+    lines += [f"-P {options.account}"] if options.account else []
+    lines += [f"-l gpu={options.gpus_per_node}"] if options.gpus_per_node else []
     return lines
 
 
 def request_pbs(job: BatchJob) -> list[str]:
-    """The lines after #PBS."""
-    asked = job.resources
-    gpus = f":ngpus={asked.gpus_per_node}" if asked.gpus_per_node else ""
+    """The #PBS options."""
+    options = job.resources
+    gpus = f":ngpus={options.gpus_per_node}" if options.gpus_per_node else ""
     lines = [f"-N {_name(job.name)}", f"-o {_word(job.run / LOG)}", "-j oe", "-S /bin/bash", "-V", "-r y"]
-    lines += [f"-l select={asked.nodes}:ncpus={asked.roles_per_node}{gpus}"]
-    lines += [f"-l walltime={clock(asked.time_s)}"] if asked.time_s else []
-    lines += [f"-q {asked.partition}"] if asked.partition else []
-    lines += [f"-A {asked.account}"] if asked.account else []
+    lines += [f"-l select={options.nodes}:ncpus={options.roles_per_node}{gpus}"]
+    lines += [f"-l walltime={clock(options.time_s)}"] if options.time_s else []
+    lines += [f"-q {options.partition}"] if options.partition else []
+    lines += [f"-A {options.account}"] if options.account else []
     return lines
 
 
 def _name(name: str) -> str:
-    """Names of jobs begin with a letter and have no special characters."""
+    """A valid job name: it begins with a letter and has no special characters."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
     return plain if plain[:1].isalpha() else f"job-{plain}"
 
 
 def _word(path: Path) -> str:
-    """qsub splits a line as it would its own command line, which a shell has split."""
+    """Quote a path for qsub, which splits a line like a shell."""
     return shlex.quote(str(path))
 
 
 @dataclass(frozen=True)
 class QrshShell:
-    """qrsh -inherit starts a task on another host of the job; on this one the agent is a child like any other."""
+    """qrsh -inherit starts a task on another host of the job. On this host the agent is a child process."""
 
     here: str
 
     def command(self, host: Host, remote: Sequence[str]) -> list[str]:
-        deaf = deaf_to("USR1 USR2", remote)
-        # What follows the host is evaluated by a shell there.
-        return deaf if host.name == self.here else ["qrsh", "-inherit", host.name, shlex.join(deaf)]
+        command = ignore_signals("USR1 USR2", remote)
+        # A shell there evaluates what follows the host.
+        return command if host.name == self.here else ["qrsh", "-inherit", host.name, shlex.join(command)]
 
-    def way(self, host: Host) -> Way:
-        return Way("qrsh", f"qhost -h {host.name}")
+    def check(self, host: Host) -> HostCheck:
+        return HostCheck("qrsh", f"qhost -h {host.name}")
 
 
 def allocation(environment: Environment = os.environ) -> tuple[list[Host], QrshShell]:
-    """The hosts of the job that this process is in, the own one first, and the way to them."""
+    """The hosts of this process's job, and the shell to them."""
     file = environment.get("PE_HOSTFILE")
     if not file:
         raise UserError(
             "--launcher qrsh needs an allocation",
             why="PE_HOSTFILE is not set, so this is not inside a job with a parallel environment",
-            remedy="--launcher sge --pe NAME submits a job",
+            remedy="submit a job with --launcher sge --pe NAME",
         )
     lines = [line.split() for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
     hosts = [Host(words[0], slots=int(words[1])) for words in lines]
@@ -88,7 +88,7 @@ def allocation(environment: Environment = os.environ) -> tuple[list[Host], QrshS
 
 
 def own_name(hosts: Sequence[Host]) -> str:
-    """Which of the hosts this is: the one with its name, in full or short; the first, where none has."""
+    """This host's name in the list, by its short name; the first, if none matches."""
     mine = socket.gethostname().partition(".")[0]
     return next((host.name for host in hosts if host.name.partition(".")[0] == mine), hosts[0].name)
 
@@ -97,7 +97,7 @@ class Sge:
     """qsub, qstat and qdel of Grid Engine."""
 
     name = "sge"
-    dialect = Dialect("#$", "qsub", request)
+    syntax = ScriptSyntax("#$", "qsub", request)
     inside = "qrsh"
 
     def submit(self, script: str) -> str:
@@ -120,10 +120,10 @@ class Sge:
 
 
 class Pbs:
-    """qsub, qstat and qdel of PBS. Inside, hosts are reached by ssh, for its own ways have no standard input."""
+    """qsub, qstat and qdel of PBS. Inside a job we use ssh, since PBS's own remote shell has no standard input."""
 
     name = "pbs"
-    dialect = Dialect("#PBS", "qsub", request_pbs, before='sort -u "$PBS_NODEFILE" >"$run/hosts"')
+    syntax = ScriptSyntax("#PBS", "qsub", request_pbs, before='sort -u "$PBS_NODEFILE" >"$run/hosts"')
     inside = "ssh"
 
     def submit(self, script: str) -> str:

@@ -1,4 +1,4 @@
-"""Slurm: what a batch script asks for, the hosts of an allocation, srun as carrier, and queueing a job again."""
+"""Slurm: batch scripts, the hosts of an allocation, srun as remote shell, and requeueing."""
 
 import os
 import signal
@@ -8,108 +8,109 @@ from collections.abc import Sequence
 from phalanx.config.role import Environment
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
-from phalanx.launch.launchers.batch_script import LOG, WARNING_S, BatchJob, Dialect, clock
+from phalanx.launch.launchers.batch_script import LOG, WARNING_S, BatchJob, ScriptSyntax, clock
 from phalanx.launch.launchers.nodelist import expand
 from phalanx.launch.launchers.scheduler import State, called
-from phalanx.launch.remote_shell import Way, deaf_to
+from phalanx.launch.remote_shell import HostCheck, ignore_signals
 
-STOP_WITH = signal.SIGINT  # how the launcher, which hears Slurm's SIGTERM, stops trainers that do not
+STOP_WITH = signal.SIGINT  # stops trainers: they ignore SIGTERM, which Slurm sends to all processes
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 _RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "RESIZING", "SIGNALING")
 
 
 def request(job: BatchJob) -> list[str]:
-    """The lines after #SBATCH. The signal before the time limit goes to the batch process alone, which is ours."""
-    asked = job.resources
-    given = {
+    """The #SBATCH options. Only the batch process, our launcher, gets the signal before the time limit."""
+    options = job.resources
+    values = {
         "job-name": job.name,
         "output": _file_name(str(job.run / LOG)),
         "open-mode": "append",
-        "nodes": asked.nodes,
-        "nodelist": asked.node,
-        "ntasks-per-node": asked.roles_per_node,
-        "gpus-per-node": asked.gpus_per_node,
-        "partition": asked.partition,
-        "account": asked.account,
-        "time": clock(asked.time_s) if asked.time_s else None,
+        "nodes": options.nodes,
+        "nodelist": options.node,
+        "ntasks-per-node": options.roles_per_node,
+        "gpus-per-node": options.gpus_per_node,
+        "partition": options.partition,
+        "account": options.account,
+        "time": clock(options.time_s) if options.time_s else None,
         "signal": f"B:USR1@{WARNING_S}",
     }
-    return [*(f"--{name}={value}" for name, value in given.items() if value is not None), "--requeue"]
+    return [*(f"--{name}={value}" for name, value in values.items() if value is not None), "--requeue"]
 
 
 def _file_name(path: str) -> str:
-    """sbatch splits a line at spaces outside quotes, and fills in %j and its like in names of files."""
+    """Quote a path for sbatch, which splits lines at spaces and replaces %j in file names."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"' if " " in path or escaped != path else path
 
 
 class SrunShell:
-    """A step of one task on one host of the allocation, which may use all that the job has there.
+    """srun: a step of one task on one host of the allocation, with all resources of the job there.
 
-    Slurm ends a job by SIGTERM to each of its processes, however they were started. Roles do not hear it: a server that
-    stopped at once would leave its trainers nowhere to save from, and a trainer takes a second signal for impatience.
+    Slurm ends a job by SIGTERM to every process. Roles ignore it: without its parameter servers a trainer could not
+    save, and a trainer that gets a second signal stops without saving.
     """
 
     def command(self, host: Host, remote: Sequence[str]) -> list[str]:
         one = ["--nodes=1", "--ntasks=1", f"--nodelist={host.name}", "--overlap", "--cpu-bind=none", "--quiet"]
-        return ["srun", *one, *deaf_to("TERM", remote)]
+        return ["srun", *one, *ignore_signals("TERM", remote)]
 
-    def way(self, host: Host) -> Way:
-        return Way("srun", f"scontrol show node {host.name}")
+    def check(self, host: Host) -> HostCheck:
+        return HostCheck("srun", f"scontrol show node {host.name}")
 
 
 def allocation(environment: Environment = os.environ) -> list[Host]:
-    """The hosts of the job that this process is in."""
+    """The hosts of this process's Slurm job."""
     nodelist = environment.get("SLURM_JOB_NODELIST")
     if not nodelist:
         raise UserError(
             "--launcher srun needs an allocation",
             why="SLURM_JOB_NODELIST is not set, so this is not inside a Slurm job",
-            remedy="--launcher slurm submits a job; or take hosts with salloc first",
+            remedy="submit a job with --launcher slurm, or allocate hosts with salloc first",
         )
     return [Host(name) for name in expand(nodelist)]
 
 
-def can_queue_again(environment: Environment) -> bool:
-    """Whether this job is still to be queued: not if Slurm is ending it (scancel) or has queued it (preemption).
+def can_requeue(environment: Environment) -> bool:
+    """Whether to requeue this job: not after scancel, nor if Slurm has requeued it (preemption).
 
-    Only a batch job can be queued again; a shell of salloc is not one.
+    Only batch jobs can be requeued; a shell of salloc cannot.
     """
     shown = _shown(environment.get("SLURM_JOB_ID", "")).stdout
     return _field(shown, "JobState") in ("RUNNING", "SUSPENDED") and _field(shown, "BatchFlag") != "0"
 
 
-def queue_again(environment: Environment) -> None:
-    """Put this job back into the queue. Slurm then ends its processes, this one too: what is to be said comes first."""
-    called(["scontrol", "requeue", environment.get("SLURM_JOB_ID", "")], "queueing the job again")
+def requeue(environment: Environment) -> None:
+    """Requeue this job. Slurm then ends all its processes, this one too."""
+    called(["scontrol", "requeue", environment.get("SLURM_JOB_ID", "")], "requeueing the job")
 
 
 class Slurm:
     """sbatch, scontrol and scancel."""
 
     name = "slurm"
-    dialect = Dialect("#SBATCH", "sbatch", request)
+    syntax = ScriptSyntax("#SBATCH", "sbatch", request)
     inside = "srun"
 
     def submit(self, script: str) -> str:
-        told = called(["sbatch", "--parsable", script], "submitting the job", "slurm-client")
-        return told.strip().partition(";")[0]
+        output = called(["sbatch", "--parsable", script], "submitting the job", "slurm-client")
+        return output.strip().partition(";")[0]
 
     def state(self, job: str) -> State:
         shown = _shown(job)
-        if shown.returncode != 0:  # a job that ended long ago is forgotten; a controller that restarts is not
+        if shown.returncode != 0:  # Slurm forgets old jobs; other errors may be temporary
             return State("ended" if "Invalid job id" in shown.stderr else "unknown", shown.stderr.strip())
-        told = {
+        fields = {
             name: _field(shown.stdout, name) for name in ("JobState", "Reason", "ExitCode", "StartTime", "NodeList")
         }
-        if told["JobState"] in _WAITING:
-            starts = f", expected to start at {told['StartTime']}" if told["StartTime"] not in ("", "Unknown") else ""
-            return State("waiting", told["Reason"] + starts)
-        if told["JobState"] in _RUNNING:
-            return State("running", told["NodeList"] if told["JobState"] == "RUNNING" else told["JobState"].lower())
-        code, _, number = told["ExitCode"].partition(":")
+        state, start = fields["JobState"], fields["StartTime"]
+        if state in _WAITING:
+            starts = f", expected to start at {start}" if start not in ("", "Unknown") else ""
+            return State("waiting", fields["Reason"] + starts)
+        if state in _RUNNING:
+            return State("running", fields["NodeList"] if state == "RUNNING" else state.lower())
+        code, _, number = fields["ExitCode"].partition(":")
         ended_by = 128 + int(number) if number.isdecimal() and int(number) else 0
-        return State("ended", told["JobState"], int(code or 0) or ended_by)
+        return State("ended", state, int(code or 0) or ended_by)
 
     def cancel(self, job: str) -> None:
         called(["scancel", job], "cancelling the job")
@@ -120,5 +121,5 @@ def _shown(job: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _field(line: str, name: str) -> str:
-    """A value among the NAME=VALUE words that scontrol prints."""
+    """A value of scontrol's NAME=VALUE output."""
     return next((word.partition("=")[2] for word in line.split() if word.startswith(f"{name}=")), "")

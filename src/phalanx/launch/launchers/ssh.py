@@ -1,4 +1,4 @@
-"""`--launcher ssh`: an agent on every host, brought there by ssh."""
+"""`--launcher ssh`: starts an agent on every host by ssh."""
 
 from dataclasses import replace
 
@@ -13,10 +13,10 @@ from phalanx.runs.folder import create_run
 
 
 def start(plan: LaunchPlan, console: Console) -> int:
-    """Run the job over its hosts, or say what that would be."""
+    """Run the job on its hosts, or show what that would do."""
     if not plan.hosts:
-        raise UserError("no hosts are named", why="ssh must be told where to go", remedy="-H FILE, or --ips a,b")
-    plan.placements()  # refuses what does not fit before anything is written
+        raise UserError("no hosts are named", why="ssh needs hosts", remedy="-H FILE, or --ips a,b")
+    plan.placements()  # raises errors before anything is written
     shell = SshShell(plan.ssh)
     if plan.dry_run:
         return show_plan(plan, plan.hosts, shell, console)

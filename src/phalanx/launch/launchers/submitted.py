@@ -1,4 +1,4 @@
-"""RUN/batch.json: which scheduler has a run's job, and under which number. `status` and `stop` ask that scheduler."""
+"""RUN/batch.json: the scheduler and number of a run's batch job. `status` and `stop` query that scheduler."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _RECORD = "batch.json"
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that a scheduler has or had."""
+    """A submitted job."""
 
     scheduler: str
     job: str
@@ -31,10 +31,10 @@ class Submitted:
 
 
 def submitted_job(run: Path | None) -> Submitted | None:
-    """The batch job of a run, if it has one that has not ended."""
+    """A run's batch job, if it has one that has not ended."""
     try:
-        told = json.loads((run / _RECORD).read_text(encoding="utf-8")) if run is not None else None
+        data = json.loads((run / _RECORD).read_text(encoding="utf-8")) if run is not None else None
     except (OSError, ValueError):
         return None
-    found = Submitted(told["scheduler"], told["job"]) if told else None
+    found = Submitted(data["scheduler"], data["job"]) if data else None
     return found if found is not None and found.state().kind != "ended" else None

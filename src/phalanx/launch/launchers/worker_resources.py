@@ -1,4 +1,4 @@
-"""What a cluster that gives out resources is to give each worker; None leaves it to the cluster's own default."""
+"""Resources of a worker; None is the cluster's default."""
 
 from dataclasses import dataclass
 
@@ -10,5 +10,5 @@ class WorkerResources:
     memory_mb: int | None = None
 
     def times(self, workers: int) -> "WorkerResources":
-        """For so many workers together."""
+        """The sum for this number of workers."""
         return WorkerResources(*(each and each * workers for each in (self.cpus, self.gpus, self.memory_mb)))

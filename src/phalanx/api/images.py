@@ -1,0 +1,112 @@
+"""Images that a user hands to `predict`: files, PIL images, arrays and tensors, all decoded in the same way."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from phalanx.commands.loading import Trained
+from phalanx.commands.predict import find_images
+from phalanx.data.sources.encoded import EncodedSource, decode_pool
+from phalanx.data.sources.folders import suggested
+from phalanx.errors import UserError
+
+_AS_PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")  # modes that PNG keeps as they are
+
+
+@dataclass(kw_only=True)
+class GivenImages(EncodedSource):
+    """A Source of image files and of compressed images in memory."""
+
+    items: list[Path | bytes]
+
+    def encoded(self, index: int) -> bytes:
+        item = self.items[index]
+        return item if isinstance(item, bytes) else item.read_bytes()
+
+    def name(self, index: int) -> str:
+        item = self.items[index]
+        return f"image {index}" if isinstance(item, bytes) else str(item)
+
+
+def given_images(images: Any, trained: Trained) -> GivenImages:
+    """One image or a list of them, as a source for the model."""
+    items = list(_items(images))
+    spec = trained.spec
+    suggestion = suggested("the images", spec.channels)
+    return GivenImages(
+        description=f"{len(items):,} images",
+        items=items,
+        classes=spec.classes,
+        labels=np.zeros(len(items), dtype=np.int64),  # not used
+        channels=spec.channels,
+        image_size=suggestion.image_size,
+        mean=suggestion.mean,
+        std=suggestion.std,
+        pool=decode_pool(trained.threads),
+    )
+
+
+def _items(images: Any) -> Iterator[Path | bytes]:
+    if isinstance(images, str | PathLike):
+        yield from (Path(os.fsdecode(name)) for name in find_images([os.fspath(images)]))
+    elif isinstance(images, Image.Image):
+        yield _png(images)
+    elif isinstance(images, np.ndarray | Tensor) and images.ndim == 4:
+        yield from (_from_array(one) for one in images)
+    elif isinstance(images, np.ndarray | Tensor):
+        yield _from_array(images)
+    elif isinstance(images, Sequence):
+        for one in images:
+            yield from _items(one)
+    else:
+        raise UserError(
+            f"{type(images).__name__} is no image",
+            why=f"it is {images!r:.80}",
+            remedy="give a path, a PIL image, a numpy array (height, width, channels) or a tensor (channels, height, "
+            "width), or a list of these",
+        )
+
+
+def _from_array(array: "np.ndarray[Any, Any] | Tensor") -> bytes:
+    """uint8, or floats in 0..1: (height, width) or (height, width, channels); of a tensor, channels come first."""
+    if isinstance(array, Tensor):
+        pixels = array.detach().cpu().numpy()
+        pixels = pixels.transpose(1, 2, 0) if pixels.ndim == 3 else pixels
+    else:
+        pixels = array
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))) or 0 in pixels.shape:
+        raise UserError(
+            f"an image cannot have the shape {tuple(array.shape)}",
+            why="arrays are (height, width) or (height, width, channels); tensors (channels, height, width)",
+            remedy="give 1, 3 or 4 channels",
+        )
+    if np.issubdtype(pixels.dtype, np.floating):
+        if not (np.all(pixels >= 0) and np.all(pixels <= 1)):
+            raise UserError(
+                "the pixels of an image are not in 0..1",
+                why=f"floats from {pixels.min():g} to {pixels.max():g}; were they normalised?",
+                remedy="give uint8 pixels, or floats in 0..1",
+            )
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    if pixels.dtype != np.uint8:
+        raise UserError(
+            f"the pixels of an image cannot be {pixels.dtype}", remedy="give uint8 pixels, or floats in 0..1"
+        )
+    return _png(Image.fromarray(np.ascontiguousarray(pixels)))
+
+
+def _png(image: Image.Image) -> bytes:
+    """Without loss, so that an image in memory is decoded exactly as its file would be."""
+    out = BytesIO()
+    (image if image.mode in _AS_PNG else image.convert("RGB")).save(out, "PNG", compress_level=1)
+    return out.getvalue()

@@ -1,0 +1,258 @@
+"""`phalanx.Run`: a run folder, its numbers, and the model that it trained."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from phalanx.api.arguments import refuse_unknown
+from phalanx.api.flags import PathText, TrainFlags
+from phalanx.api.history import History, read_history
+from phalanx.api.numbers import Evaluation, Score
+from phalanx.api.show import run_html, run_text
+from phalanx.config.resolve import resolve
+from phalanx.config.schema import RunConfig
+from phalanx.errors import UserError
+from phalanx.observe.plots import Axis, curves_figure
+from phalanx.observe.results import RunResult, read_results
+from phalanx.runs import checkpoint
+from phalanx.runs import events as ev
+from phalanx.runs.evaluations import best_of, evaluations
+from phalanx.runs.events import EVENTS_FILE, read_events
+from phalanx.runs.folder import RUNS, RunFolder, find_run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+    from PIL.Image import Image
+    from torch import Tensor, nn
+
+    from phalanx.commands.loading import Trained
+    from phalanx.commands.predict import Prediction
+
+    ImageLike = str | PathLike[str] | Image | np.ndarray[Any, Any] | Tensor
+
+
+class Run:
+    """A run: `phalanx.train` and `phalanx.load` return one. It reads the run folder anew at each question.
+
+    >>> run = phalanx.load("runs/digits")
+    >>> run.finished, run.best.top1 > 0.1, run.classes[:3]
+    (True, True, ['0', '1', '2'])
+    >>> run.config.train.batch_size
+    64
+    """
+
+    def __init__(self, path: PathText) -> None:
+        self.path = Path(path).absolute()
+        self._loaded: tuple[Path, str, Trained] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return run_text(self._result())
+
+    def _repr_html_(self) -> str:
+        return run_html(self._result())
+
+    @property
+    def config(self) -> RunConfig:
+        """Every setting of the run: `run.config.optim.lr`. `run.config.model_dump()` is a dictionary."""
+        return resolve([RunFolder(self.path).layer()]).config
+
+    @property
+    def state(self) -> str:
+        """`finished`, `stopped`, or `unfinished`: it is running, or was killed."""
+        return self._result().state
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run was trained to its end. `resume()` continues one that was not."""
+        return self.state == "finished"
+
+    @property
+    def best(self) -> Score:
+        """The most accurate evaluation so far."""
+        return self._score(best_of(self._evaluations()))
+
+    @property
+    def last(self) -> Score:
+        """The latest evaluation."""
+        return self._score(max(self._evaluations(), key=lambda one: one.step, default=None))
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes, in the order of the model's outputs."""
+        return list(self._trained("cpu").spec.classes)
+
+    def history(self, name: str) -> History:
+        """A curve: train/loss, train/top1, train/topk, train/lr, val/loss, val/top1, val/topk or samples_per_s.
+
+        >>> run = phalanx.load("runs/digits")
+        >>> steps, values = run.history("train/loss")     # plt.plot(*run.history("train/loss"))
+        >>> len(steps) == len(values)
+        True
+        """
+        return read_history(self.path, name)
+
+    def figure(self, axis: Axis = "epoch") -> "Figure":
+        """Accuracy, loss and learning rate as a matplotlib figure, against `epoch`, `step` or `time`.
+
+        >>> phalanx.load("runs/digits").figure().savefig("curves.png")
+        """
+        return curves_figure([self.path], axis)
+
+    def model(self, *, device: str = "cpu") -> "nn.Module":
+        """The model with the best weights (averaged ones where there are some), in eval mode, made of plain layers.
+
+        >>> import torch
+        >>> model = phalanx.load("runs/digits").model()
+        >>> model(torch.zeros(2, 1, 16, 16)).shape
+        torch.Size([2, 10])
+        """
+        from phalanx.api.torch_state import restored
+        from phalanx.commands.loading import load_trained
+
+        with restored():
+            plain = {"device": device, "fast_path": "off", "compile": False}
+            return load_trained(self.path, plain).model.requires_grad_(True)
+
+    def predict(
+        self, images: "ImageLike | Sequence[ImageLike]", *, top_k: int = 5, device: str = "auto"
+    ) -> "list[Prediction]":
+        """What the best model sees on images, in order.
+
+        An image is a path (a file, a folder, a glob), a PIL image, a numpy array (height, width[, channels]) or a
+        tensor ([channels,] height, width) of uint8 or of floats in 0..1. Each is prepared as in validation.
+
+        >>> import numpy
+        >>> run = phalanx.load("runs/digits")
+        >>> [prediction] = run.predict(numpy.zeros((8, 8), dtype=numpy.uint8), top_k=3)
+        >>> prediction.label == prediction.classes[0][0], len(prediction.classes)
+        (True, 3)
+        """
+        if top_k < 1:
+            raise UserError(f"top_k cannot be {top_k}", why="it counts classes", remedy="top_k=1 or more")
+        from phalanx.api.images import given_images
+        from phalanx.api.torch_state import restored
+        from phalanx.commands.predict import predict
+
+        with restored():
+            trained = self._trained(device)
+            source = given_images(images, trained)
+            trained.settings.apply()
+            return [one for batch in predict(trained, source, top_k) for one in batch] if len(source) else []
+
+    def evaluate(
+        self,
+        data: PathText | None = None,
+        *,
+        batch_size: int | None = None,
+        device: str = "auto",
+        precision: str | None = None,
+        out: PathText | None = None,
+        progress: bool | None = None,
+    ) -> Evaluation:
+        """Measure the best model on other data, or on its own validation data, as `phalanx eval` does.
+
+        >>> phalanx.load("runs/digits").evaluate().top1 > 0.1
+        True
+        """
+        from phalanx.api.session import make_console
+        from phalanx.api.torch_state import restored
+        from phalanx.commands.evaluate import measure
+
+        with restored():
+            where = None if out is None else Path(out)
+            source = None if data is None else str(data)
+            measured = measure(make_console(progress), self.path, source, batch_size, device, precision, where)
+        result, totals = measured.result, measured.result.totals
+        return Evaluation(
+            top1=totals.top1,
+            topk=totals.topk,
+            k=result.k,
+            loss=totals.loss,
+            samples=totals.samples,
+            data=result.data,
+            classes=measured.classes,
+            unreadable=result.bad_images,
+            folder=measured.folder,
+        )
+
+    @refuse_unknown
+    def resume(
+        self,
+        *,
+        at: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        progress: bool | None = None,
+        **flags: Unpack[TrainFlags],
+    ) -> "Run":
+        """Continue the run on this machine from its newest checkpoint, or from the one `at` "30ep" or "50%".
+
+        Flags and settings change it, such as `epochs=10` to train longer. `phalanx.launch(resume=run, hosts=…)`
+        continues on other hosts. A finished run that nothing is to change is returned as it is.
+
+        >>> run = phalanx.load("runs/digits")
+        >>> run.resume(epochs=run.last.epoch + 1).last.epoch == run.last.epoch
+        True
+        """
+        if self.finished and at is None and not settings and all(value is None for value in flags.values()):
+            return self
+        from phalanx.api.train import train
+
+        return train(resume=self.path, at=at, settings=settings, progress=progress, **flags)
+
+    def _result(self) -> RunResult:
+        if not (self.path / EVENTS_FILE).is_file():  # submitted to a batch system, and waiting
+            return RunResult(self.path.name, str(self.path), remarks=["training has not begun"])
+        return read_results([self.path])[0]
+
+    def _evaluations(self) -> list[ev.Eval]:
+        return evaluations(read_events(self.path))
+
+    def _score(self, found: ev.Eval | None) -> Score:
+        if found is None:
+            raise UserError(
+                f"{self.path} has no evaluation yet",
+                why="a run is evaluated after each eval.every, by default an epoch",
+                remedy="train longer: run.resume()",
+            )
+        return Score(found.step, found.epoch, found.top1, found.topk, found.k, found.loss)
+
+    def _trained(self, device: str) -> "Trained":
+        """The best model, read once for as long as it is the best."""
+        from phalanx.api.torch_state import restored
+        from phalanx.commands.predict import load_for_prediction
+
+        path = checkpoint.find(self.path)
+        if self._loaded is None or self._loaded[:2] != (path, device):
+            with restored():
+                self._loaded = path, device, load_for_prediction(path, device)
+        return self._loaded[2]
+
+
+def load(path: PathText) -> Run:
+    """A run by its folder.
+
+    >>> phalanx.load("runs/digits").state
+    'finished'
+    """
+    return Run(find_run(Path(path)).path)
+
+
+def runs(folder: PathText = RUNS) -> list[Run]:
+    """All runs in a folder, the newest first.
+
+    >>> phalanx.runs()[0] == phalanx.load("runs/digits")
+    True
+    """
+    found = sorted(Path(folder).glob(f"*/{EVENTS_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return [Run(path.parent) for path in found]

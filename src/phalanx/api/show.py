@@ -1,0 +1,58 @@
+"""How a run looks in a terminal and in a notebook."""
+
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+
+from phalanx.errors import UserError
+from phalanx.observe.lines import accuracies
+from phalanx.observe.results import RunResult
+
+
+def run_text(result: RunResult) -> str:
+    """A line for the run, and one for each thing that is known of it."""
+    return "\n".join([f"Run {_near(result.path)}", *(f"  {name:<8} {text}" for name, text in _rows(result))])
+
+
+def run_html(result: RunResult) -> str:
+    """The same as a table, with the curves."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(text)}</td></tr>"
+        for name, text in _rows(result)
+    )
+    return f"<b>Run {escape(_near(result.path))}</b><table>{rows}</table>{_curves(result)}"
+
+
+def _rows(result: RunResult) -> Iterator[tuple[str, str]]:
+    yield "state", result.state if result.state == "finished" or not result.remarks else result.remarks[-1]
+    if result.model:
+        yield "model", result.model
+    for name, top1, topk in (
+        ("best", result.best_top1, result.best_topk),
+        ("last", result.final_top1, result.final_topk),
+    ):
+        if top1 is not None:
+            yield name, accuracies(top1, top1 if topk is None else topk, result.k or 1, between=", ")
+    if result.steps is not None and result.epochs is not None:
+        took = "" if result.wall_s is None else f" in {result.wall_s:.1f} s"
+        yield "trained", f"{result.epochs:.2f} epochs, {result.steps:,} of {result.total_steps or 0:,} steps{took}"
+    if result.workers is not None and result.workers > 1:
+        yield "workers", f"{result.workers}, {result.update_method}"
+
+
+def _curves(result: RunResult) -> str:
+    from phalanx.observe.plots import curves_figure
+
+    with suppress(UserError):  # nothing to draw yet
+        picture = b64encode(curves_figure([Path(result.path)])._repr_png_()).decode()
+        return f"<img style='max-width:100%' src='data:image/png;base64,{picture}'/>"
+    return ""
+
+
+def _near(path: str) -> str:
+    """Relative to the current folder, where it is in it."""
+    with suppress(ValueError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path

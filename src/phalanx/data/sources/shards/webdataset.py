@@ -1,0 +1,124 @@
+"""WebDataset: tar archives in which the members of a sample share a name up to its first dot: 17.jpg, 17.cls."""
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from phalanx.data.decode.images import BadImage
+from phalanx.data.sources.folders import IMAGE_ENDINGS
+from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.index import Index, IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
+from phalanx.data.sources.shards.tar import BLOCK, FOLDER, Member, member_at, members
+from phalanx.data.sources.shards.tar_samples import Samples, refuse_unusual
+from phalanx.data.sources.shards.unpack import readable_shards
+from phalanx.data.sources.window import Damaged, Window
+
+IMAGES = frozenset(ending.decode().removeprefix(".") for ending in IMAGE_ENDINGS)
+LABEL_KEYS = ("label", "cls", "class")  # in a .json
+LARGEST_LABEL_FILE = 1 << 20
+
+
+def open_webdataset(paths: list[Path], request: OpenRequest) -> ShardSource:
+    """One dataset from tar archives, plain or gzipped."""
+    reader = TarReader(request.config.image_field, request.config.label_field, request.config.label_element)
+    return open_shards(describe("WebDataset", paths), readable_shards(paths), reader, request)
+
+
+@dataclass(frozen=True)
+class TarReader(Reader):
+    """Samples of WebDataset archives. A field is an ending (`jpg`, `cls`); a label may also be a key of the .json."""
+
+    image_field: str | None
+    label_field: str | None
+    label_element: int | None
+
+    @property
+    def fingerprint(self) -> str:
+        return f"webdataset image={self.image_field!r} label={self.label_field!r} label_element={self.label_element}"
+
+    def scan(self, window: Window, builder: IndexBuilder) -> None:
+        samples = Samples(window.path, builder)
+        label_ending = _ending(self.label_field) or "cls"
+        try:
+            for member in members(window):
+                key, ending = _key_and_ending(member.name)
+                if member.kind == FOLDER:
+                    continue
+                if self._is_image(ending):
+                    samples.add_image(key, ending, member)
+                elif ending in (label_ending, "json"):
+                    label = self._label(window, member, self._in_json if ending != label_ending else text_label)
+                    if label is not None:
+                        samples.add_label(key, ending, label)
+                elif ending:
+                    samples.others[ending] += 1
+        except Damaged:
+            samples.close(whole=False)
+            raise
+        samples.close(whole=True)
+
+    def _is_image(self, ending: str) -> bool:
+        if self.image_field is None:
+            return ending.rpartition(".")[2] in IMAGES
+        return ending == _ending(self.image_field)
+
+    def _label(self, window: Window, member: Member, read: Callable[[str], Label | None]) -> Label | None:
+        """The label in a member; None for a .json without one."""
+        refuse_unusual(window.path, member)
+        try:
+            if member.size > LARGEST_LABEL_FILE:
+                raise BadLabel(f"it has {member.size:,} bytes")
+            return read(window.bytes_at(member.offset, member.size, "a label").decode())
+        except (BadLabel, UnicodeDecodeError) as error:
+            bad = error if isinstance(error, BadLabel) else BadLabel("it is not UTF-8 text")
+            raise bad.of(f"{member.shown_name} (offset {member.offset:,} of {window.path})") from error
+
+    def _in_json(self, text: str) -> Label | None:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadLabel(f"it is not JSON: {error}") from error
+        keys = LABEL_KEYS if self.label_field is None else (self.label_field,)
+        value = next((found[key] for key in keys if key in found), None) if isinstance(found, dict) else None
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return text_label(value)
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(number, (int, float)) for number in values):
+            raise BadLabel(f"{str(value)[:40]!r} is neither a number nor a name")
+        return number_label(one_of(values, self.label_element))
+
+    def finish(self, shard: Shard, builder: IndexBuilder) -> Index:
+        return builder.index().in_file_order()
+
+    def image(self, stored: bytes, mark: int) -> bytes:
+        return stored
+
+    def title(self, number: int, offset: int, mark: int, read: Callable[[int, int], bytes]) -> str:
+        """The member's name, read from its header again: a million names would need more memory than the index."""
+        try:
+            member = member_at(lambda place, count, what: read(place, count), offset - mark * BLOCK)
+        except (Damaged, BadImage, OSError):
+            return super().title(number, offset, mark, read)
+        return f": {member.shown_name}"
+
+
+@functools.cache
+def _ending(field: str | None) -> str:
+    """A field as the ending of a name: lower case, without a dot."""
+    return (field or "").lower().lstrip(".")
+
+
+def _key_and_ending(name: bytes) -> tuple[bytes, str]:
+    """A member's name up to the first dot after the folder, and the rest in lower case."""
+    folder, slash, base = name.rpartition(b"/")
+    stem, _, ending = base.partition(b".")
+    if not stem:  # hidden files, such as those that macOS adds
+        return name, ""
+    return folder + slash + stem, ending.decode(errors="replace").lower()

@@ -1,0 +1,72 @@
+"""Before the first step: all workers of a job meet, compare settings and data, and choose what all compute with."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from phalanx.config.role import Role
+from phalanx.config.schema import RunConfig
+from phalanx.data.sources.open import Splits, open_data
+from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
+from phalanx.engine.model_spec import ModelSpec
+from phalanx.errors import UserError
+from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
+from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
+from phalanx.machine.settings import Settings, settings_for
+from phalanx.roles.request import Request
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What a trainer knows when all workers agree."""
+
+    request: Request  # what was `auto` in it is chosen
+    role: Role
+    rendezvous: Rendezvous
+    job_settings: JobSettings
+    settings: Settings  # for this machine
+    keeps_algorithms: bool  # of a resumed run; otherwise they are chosen again
+    threads: int  # that read and decode
+    splits: Splits
+    spec: ModelSpec
+
+    @property
+    def config(self) -> RunConfig:
+        return self.request.config
+
+
+def agree(request: Request, role: Role) -> Agreed:
+    """Meet the other workers; refuse settings and data that differ; choose settings; open the data."""
+    config = request.config
+    if config.eval.evaluator and role.launcher != "phalanx":
+        raise UserError(
+            "nobody has started the evaluator",
+            why=f"this process was started by {role.launcher}, and only phalanx's own launchers start one",
+            remedy="leave --evaluator out: trainers then evaluate together; or use phalanx launch",
+        )
+    # From here on the others see this worker, and it prints whom it waits for: opening the data may take long.
+    rendezvous = make_rendezvous(config.exchange, role)
+    refuse_other_settings(rendezvous, config, role.rank)
+    job_settings = _settings_for_job(request, rendezvous, role)
+    keeps_algorithms = config.machine.fast_path != "auto"
+    request = replace(request, resolved=request.resolved.with_machine(job_settings.machine))
+    config = request.config
+    settings = settings_for(job_settings, role.local_world, role.local_rank)
+    settings.apply()
+    torch.manual_seed(config.train.seed)
+    threads = settings.threads if config.data.threads is None else config.data.threads
+    splits = open_data(config.data, threads=threads)
+    spec = ModelSpec.of(config, splits)
+    refuse_other_data(rendezvous, spec, splits, role.rank)
+    return Agreed(request, role, rendezvous, job_settings, settings, keeps_algorithms, threads, splits, spec)
+
+
+def _settings_for_job(request: Request, rendezvous: Rendezvous, role: Role) -> JobSettings:
+    """What all workers compute with, from what each has to say of its machine; the same on all of them."""
+    config, origins = request.config.machine, request.resolved.origins
+    mine = report_machine(config, role.rank)
+    reports = [MachineReport.from_json(text) for text in rendezvous.gather("machine", mine.to_json())]
+    kept = [key.removeprefix("machine.") for key, origin in origins.items() if origin == request.resumed_from]
+    job_settings = choose_for_job(config, reports, kept)
+    refuse_unable(job_settings, mine)  # who joins later is none of the reports
+    return job_settings
