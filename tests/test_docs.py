@@ -22,7 +22,7 @@ SOURCE = ROOT / "src" / "phalanx"
 # log.md is history, and migrate.md is made from a table that has its own tests.
 PAGES = sorted(
     [path for path in (ROOT / "docs").rglob("*.md") if path.name not in ("log.md", "migrate.md")]
-    + [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    + [*(ROOT / "examples").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 )
 PHALANX = typer.main.get_group(app)
 SECTIONS = {key.partition(".")[0] for key in setting_keys() if "." in key}

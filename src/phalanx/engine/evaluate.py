@@ -1,4 +1,4 @@
-"""Exact evaluation: every sample counts once, whatever the number of workers."""
+"""Exact evaluation: every sample counts once, for any number of workers."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -8,12 +8,13 @@ from torch import Tensor, nn
 
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.engine.loss import PLAIN, correct
+from phalanx.engine.metrics import MetricSums
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 
 
 class Interrupted(Exception):
-    """Evaluation was asked to stop before its end; nothing of it counts."""
+    """A stop was requested during evaluation. The partial result is dropped."""
 
 
 @torch.inference_mode()
@@ -23,9 +24,13 @@ def evaluate(
     engine: Engine,
     *,
     watch: Callable[[Batch, Tensor], None] | None = None,
+    metrics: MetricSums | None = None,
     stopping: Callable[[], bool] = bool,
 ) -> Totals:
-    """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is plain cross-entropy."""
+    """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is plain cross-entropy.
+
+    `metrics` adds up the user's own sums.
+    """
     training = model.training
     model.eval()
     totals = Totals()
@@ -35,6 +40,8 @@ def evaluate(
                 if stopping():
                     raise Interrupted
                 logits = torch.cat([_answer(model, micro, engine, totals) for micro in batch.micro])
+                if metrics is not None:
+                    metrics.add(logits, torch.cat([micro.labels for micro in batch.micro]))
                 if watch is not None:
                     watch(batch, logits)
     finally:
