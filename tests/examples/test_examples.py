@@ -28,7 +28,7 @@ def commands(readme: Path) -> list[list[str]]:
 @pytest.fixture
 def project(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A copy of an example, in which every command of its README was run."""
-    folder = tmp_path / request.param
+    folder: Path = tmp_path / request.param
     shutil.copytree(EXAMPLES / request.param, folder, ignore=shutil.ignore_patterns("runs", "__pycache__"))
     for words in commands(folder / "README.md"):
         run(folder, *words)
