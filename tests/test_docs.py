@@ -82,6 +82,14 @@ def test_source_paths_are_recognised() -> None:
     assert not any(map(is_source, ("nets.py", "./nets.py", "train/", "runs/NAME-TIME", "eval/", "data.val")))
 
 
+def test_names_are_where_the_guide_for_contributors_says() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
+    found = re.findall(r"`(\w+)(?:\.\w+)?` in `([\w/]+\.py)`", text)
+    assert len(found) > 5
+    for name, path in found:
+        assert name in (SOURCE / path).read_text(encoding="utf-8"), f"{name} is not in {path}"
+
+
 def test_every_package_is_on_the_map() -> None:
     """CONTRIBUTING.md has one line for each package, in the order of the layers."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
