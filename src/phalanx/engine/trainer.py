@@ -22,6 +22,7 @@ from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Best, TrainState
 from phalanx.engine.step import Engine, LossNotFinite, Measurements
+from phalanx.engine.times import Times
 from phalanx.engine.totals import Totals
 from phalanx.exchange.base import Exchange
 from phalanx.observe.display import Display, Tick
@@ -32,40 +33,6 @@ from phalanx.runs.evaluations import EvaluatorResults
 from phalanx.runs.events import AppendedLines, Observer
 from phalanx.runs.folder import RunFolder
 from phalanx.runs.summary import Summary
-
-
-@dataclass
-class Times:
-    """Seconds spent since the last step event."""
-
-    steps: int = 0
-    samples: int = 0
-    data_s: float = 0.0
-    compute_s: float = 0.0
-    exchange_s: float = 0.0
-    update_s: float = 0.0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-
-    def add(self, measurements: Measurements) -> None:
-        self.steps += 1
-        self.samples += measurements.samples
-        self.data_s += measurements.data_s
-        self.compute_s += measurements.compute_s
-        self.exchange_s += measurements.exchange_s
-        self.update_s += measurements.update_s
-        self.bytes_sent += measurements.bytes_sent
-        self.bytes_received += measurements.bytes_received
-
-    @property
-    def seconds(self) -> float:
-        """Never 0, so that it can be divided by."""
-        return max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
-
-    @property
-    def samples_per_s(self) -> float:
-        return self.samples / self.seconds
-
 
 _OF_EVALUATION = ("top1", "topk", "loss", "step", "metrics")  # in summary.json
 _POLL_S = 0.2  # between looks for the evaluator's last result
