@@ -33,15 +33,17 @@ class UserError(Exception):
 
 def parse_error(lines: Iterable[str]) -> UserError | None:
     """The last error among the lines that a process printed, as `error: WHAT`, `  why: WHY`, `  try: REMEDY`."""
+    marks = {"what": "error: ", "why": "  why: ", "remedy": "  try: "}
     parts: dict[str, str] = {}
     for line in lines:
-        if line.startswith("error: "):
-            parts = {"what": line.removeprefix("error: ")}
-        elif parts and line.startswith("  why: "):
-            parts["why"] = line.removeprefix("  why: ")
-        elif parts and line.startswith("  try: "):
-            parts["remedy"] = line.removeprefix("  try: ")
-    return UserError(**parts) if parts else None
+        found = next((part for part, mark in marks.items() if line.startswith(mark)), None)
+        if found == "what":
+            parts = {}
+        if found is not None:
+            parts[found] = line.removeprefix(marks[found])
+        elif parts:  # a part of several lines
+            parts[list(parts)[-1]] += f"\n{line}"
+    return UserError(**parts) if "what" in parts else None
 
 
 def nearest(name: str, valid: Iterable[str], count: int = 3) -> str:

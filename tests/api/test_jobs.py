@@ -128,3 +128,40 @@ def test_launched_or_trained_in_an_event_loop_it_is_the_same_run(
         checkpoint.load(checkpoint.find(run.path, prefer_best=False)).tensors["model"] for run in (trained, launched)
     )
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+
+
+OWN = """
+import sys
+import torch
+import phalanx
+
+class TinyNet(torch.nn.Module):
+    def __init__(self, num_classes, channels, image_size):
+        super().__init__()
+        self.body = torch.nn.Conv2d(channels, 4, 3, stride=4)
+        self.head = torch.nn.Linear(64, num_classes)
+
+    def forward(self, images):
+        return self.head(self.body(images).flatten(1))
+
+def main():
+    settings = {"train.length": "2st", "train.curves": False, "machine.threads": 1}
+    for workers in (1, 2):
+        run = phalanx.train("digits", model=TinyNet, workers=workers, settings=settings, out=f"run-{workers}")
+        print(type(run.model()).__name__, run.predict(torch.zeros(8, 8))[0].error)
+
+"""
+
+
+def test_a_model_of_the_user_s_own_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(f"{OWN}\nif __name__ == '__main__':\n    main()\n")
+    done = subprocess.run([sys.executable, "own.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("TinyNet None\n" * 2, "")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_script_that_trains_when_it_is_imported_is_refused(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "own.py").write_text(f"{OWN.replace('(1, 2)', f'({workers},)')}\nmain()\n")
+    done = subprocess.run([sys.executable, "own.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert 'if __name__ == "__main__":' in done.stderr
+    assert not (tmp_path / "runs").exists()

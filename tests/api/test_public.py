@@ -53,11 +53,12 @@ def test_packages_do_not_hide_functions_of_the_same_name() -> None:
 
 
 def test_train_has_the_flags_of_the_command_line() -> None:
-    own = {"recipe", "settings", "out", "resume", "at", "init_from", "progress"}
+    own = {"recipe", "settings", "out", "resume", "at", "init_from", "accept_code", "progress"}
     assert parameters(phalanx.train) == set(FLAGS) | own
-    assert command("train") == set(FLAGS) | (own - {"recipe", "progress"})  # the recipe is the first of its settings
+    # The recipe is the first of the command's settings; --verbose is PHALANX_VERBOSE=1.
+    assert command("train") - {"verbose"} == set(FLAGS) | (own - {"recipe", "progress"})
     assert set(TrainFlags.__annotations__) == set(FLAGS)
-    assert parameters(phalanx.Run.resume) == {"self", "at", "settings", "progress"}
+    assert parameters(phalanx.Run.resume) == {"self", "at", "accept_code", "settings", "progress"}
 
 
 def test_launch_has_the_options_of_the_command_line() -> None:

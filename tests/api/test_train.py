@@ -159,7 +159,7 @@ def test_what_cannot_be_is_an_error(arguments: dict[str, Any], parts: list[str])
 def test_python_values_become_settings(tmp_path: Path) -> None:
     from phalanx.api.train import request_of
 
-    given: dict[str, Any] = dict.fromkeys(("settings", "out", "resume", "at", "init_from"))
+    given: dict[str, Any] = dict.fromkeys(("settings", "out", "resume", "at", "init_from", "accept_code"))
     given |= {"lr_step_epochs": [30, 60.5], "gpus": [0, 1], "log_dir": tmp_path, "epochs": torch.tensor(3).numpy()[()]}
     request = request_of("train", "digits", given)
     config = request.config

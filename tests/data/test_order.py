@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx.data.order import Share, Work, epoch_order, epoch_work, num_batches, split
+from phalanx.data.order import (
+    Share,
+    Work,
+    balanced_order,
+    epoch_order,
+    epoch_work,
+    num_batches,
+    repeats_of,
+    split,
+)
 
 SAMPLES = st.integers(1, 300)
 BATCH = st.integers(1, 64)
@@ -115,3 +124,39 @@ def test_no_part_holds_a_single_sample_unless_it_is_all_there_is(samples: int, p
         assert all(len(piece) != 1 for piece in pieces)
     counts = [len(piece) for piece in pieces if len(piece)]
     assert not counts or max(counts) - min(counts) <= 1
+
+
+LABELS = np.array([0] * 90 + [1] * 9 + [3] * 2, dtype=np.int64)  # no sample of class 2
+
+
+def test_a_balanced_epoch_has_all_classes_equally_often() -> None:
+    order = balanced_order(5, 1, LABELS)
+    assert len(order) == len(LABELS)
+    assert len(set(order.tolist())) == len(order)  # each repeat has a number of its own
+    repeats, samples = repeats_of(order, len(LABELS))
+    counts = np.bincount(LABELS[samples], minlength=4)
+    assert counts[2] == 0
+    assert sorted(counts[[0, 1, 3]].tolist()) == [33, 34, 34]
+    for label, most in ((0, 1), (1, 4), (3, 17)):
+        times = np.unique(samples[LABELS[samples] == label], return_counts=True)[1]
+        assert times.max() - times.min() <= 1
+        assert times.max() == most
+    assert repeats.max() == 16
+
+
+def test_a_balanced_order_is_a_pure_function_and_another_one_each_epoch() -> None:
+    assert np.array_equal(balanced_order(5, 1, LABELS), balanced_order(5, 1, LABELS))
+    assert not np.array_equal(balanced_order(5, 1, LABELS), balanced_order(5, 2, LABELS))
+    large = [set(balanced_order(5, epoch, LABELS).tolist()) & set(range(90)) for epoch in (1, 2)]
+    assert large[0] != large[1]
+
+
+def test_workers_share_a_balanced_epoch() -> None:
+    whole = [work.micro[0][1] for work in epoch_work(1, 0, 101, 10, False, Share(), balance=LABELS)]
+    for rank in range(2):
+        share = Share(rank, 2)
+        mine = [work.micro[0][1] for work in epoch_work(1, 0, 101, 10, False, share, balance=LABELS)]
+        assert all(
+            np.array_equal(part, all_[rank * 5 : rank * 5 + len(part)])
+            for part, all_ in zip(mine[:-1], whole, strict=False)
+        )

@@ -355,3 +355,21 @@ def test_an_evaluation_that_is_broken_off_leaves_no_thread() -> None:
     batches = evaluation_batches(images_of(40), Whole(SIZE), 4)
     next(batches)
     batches.close()
+
+
+def test_repeats_of_a_sample_are_augmented_anew_and_are_the_same_wherever_they_are_made() -> None:
+    source = images_of(40)
+    source.labels[:] = np.where(np.arange(40) == 7, 1, 0)  # the one image of its class
+    with closing(Pipeline(source, FRAMING, seed=5, batch=40, pixels=PIXELS, balanced=True).stream()) as batches:
+        whole = next(batches).micro[0]
+    rare = whole.images[whole.labels == 1]
+    assert len(rare) == 20
+    assert len({image.numpy().tobytes() for image in rare}) > 15
+    for rank in range(2):
+        pipeline = Pipeline(
+            source, FRAMING, seed=5, batch=40, share=Share(rank, 2), pixels=PIXELS, threads=2, balanced=True
+        )
+        with closing(pipeline.stream()) as batches:
+            part = next(batches).micro[0]
+        assert torch.equal(part.images, whole.images[20 * rank : 20 * rank + 20])
+        assert torch.equal(part.labels, whole.labels[20 * rank : 20 * rank + 20])

@@ -41,3 +41,12 @@ def test_answers_are_counted_among_the_first_k() -> None:
     labels = torch.tensor([0, 1, 2, 3])
     for k, among in ((1, 1), (2, 2), (3, 3), (4, 4), (9, 4)):  # no more than there are classes
         assert correct(logits, labels, k).tolist() == [1, among]
+
+
+def test_class_weights_count_the_same_however_a_batch_is_divided() -> None:
+    weights = torch.tensor([0.5, 1, 2, 3, 4])
+    loss = make_loss(LossConfig(class_weights=weights.tolist()), weights)
+    each = F.cross_entropy(LOGITS, LABELS, reduction="none") * weights[LABELS]
+    torch.testing.assert_close(loss(LOGITS, LABELS), each.mean())
+    parts = (2 * loss(LOGITS[:2], LABELS[:2]) + 4 * loss(LOGITS[2:], LABELS[2:])) / 6
+    torch.testing.assert_close(parts, loss(LOGITS, LABELS))

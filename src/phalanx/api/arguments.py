@@ -3,8 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from importlib import import_module
-from importlib.util import find_spec
 from numbers import Integral, Real
 from os import PathLike, fspath
 from typing import Any, ParamSpec, TypeVar
@@ -84,18 +82,14 @@ def to_setting(value: Any, name: str) -> Any:
         return {str(key): to_setting(inner, f"{name}.{key}") for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [to_setting(inner, name) for inner in value]
-    return reference(value, name)
+    return reference(value)
 
 
-def reference(value: Any, name: str) -> str:
+def reference(value: object) -> str:
     """The text that stands for the user's own class or function in a configuration, such as nets.py:TinyNet."""
-    if find_spec("phalanx.custom") is None:
-        raise UserError(
-            f"{name} cannot be {value!r}",
-            why="it is a Python object, and a run's configuration holds text, numbers and lists",
-            remedy=f"give {name} by name",
-        )
-    return str(import_module("phalanx.custom").reference_of(value))
+    from phalanx.custom import reference_of
+
+    return reference_of(value)
 
 
 def call_text(function: str, recipe: object, arguments: Mapping[str, Any]) -> str:

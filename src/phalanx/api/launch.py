@@ -10,7 +10,7 @@ from phalanx.api.flags import PathText, TrainFlags
 from phalanx.api.launch_options import LAUNCHERS, LaunchOptions, add_to_flags
 from phalanx.api.recipe import Recipe
 from phalanx.api.run import Run
-from phalanx.api.session import make_console, run_in_job
+from phalanx.api.session import make_console, refuse_rank, run_in_job
 from phalanx.api.train import request_of
 from phalanx.config.flags import FLAGS
 from phalanx.errors import UserError, nearest
@@ -53,6 +53,7 @@ def launch(
     resume: "str | PathLike[str] | Run | bool | None" = None,
     at: str | None = None,
     init_from: "str | PathLike[str] | Run | None" = None,
+    accept_code: str | None = None,
     progress: bool | None = None,
     **flags: Unpack[TrainFlags],
 ) -> Run:
@@ -97,10 +98,12 @@ def launch(
         resume: a run to continue.
         at: with `resume`: from which checkpoint.
         init_from: start from these weights.
+        accept_code: with `resume`, if your own code has changed: "run" or "new".
         progress: show progress. Default: in a terminal and in a notebook.
         **flags: the flags of `phalanx.train`, by the same names.
     """
     given = dict(locals())
+    refuse_rank()
     given |= {flag: given["flags"].get(flag) for flag in FLAGS}
     _refuse_launcher(launcher)
     options = LaunchOptions.of({**given, "ips": _names(hosts), "servers_on": _names(servers_on)})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from phalanx.roles.request import Request
 
-# Where each launcher's `start(plan, console) -> exit code` is; with `plan.dry_run` it only says what it would do.
+# The module of each launcher, with `start(plan, console) -> exit code`. With `plan.dry_run` it starts nothing.
 LAUNCHERS = {
     "local": "phalanx.launch.launchers.local",
     "ssh": "phalanx.launch.launchers.ssh",
@@ -85,8 +85,8 @@ def add_to_flags(given: dict[str, Any], options: LaunchOptions, *, workers: int 
     if options.evaluator_on:
         if given["evaluator"] is False:
             raise UserError(
-                "--evaluator-on does not go together with --no-evaluator",
-                why="it says where the evaluator runs",
+                "--evaluator-on cannot be used with --no-evaluator",
+                why="it names the evaluator's host",
                 remedy="leave one out",
             )
         given["evaluator"] = True
@@ -97,8 +97,8 @@ def set_flag(given: dict[str, Any], flag: str, option: str, value: Any) -> None:
     if value is not None and given[flag] not in (None, value):
         raise UserError(
             f"{option} {value} contradicts --{flag.replace('_', '-')} {given[flag]}",
-            why="both say the same thing",
-            remedy="give one",
+            why="both set the same value",
+            remedy="give one of them",
         )
     given[flag] = given[flag] if value is None else value
 
@@ -107,7 +107,7 @@ def _use_pserver(given: dict[str, Any], servers: int) -> None:
     method = given["update_method"]
     if method not in (None, "pserver"):
         raise UserError(
-            f"-s {servers} does not go together with --update-method {method}",
+            f"-s {servers} cannot be used with --update-method {method}",
             why="only pserver has parameter servers",
             remedy="leave -s out, or --update-method pserver",
         )

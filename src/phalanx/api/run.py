@@ -184,6 +184,7 @@ class Run:
             classes=measured.classes,
             unreadable=result.bad_images,
             folder=measured.folder,
+            metrics=result.metrics,
         )
 
     @refuse_unknown
@@ -191,13 +192,15 @@ class Run:
         self,
         *,
         at: str | None = None,
+        accept_code: str | None = None,
         settings: Mapping[str, Any] | None = None,
         progress: bool | None = None,
         **flags: Unpack[TrainFlags],
     ) -> "Run":
         """Continue the run on this machine from its newest checkpoint, or from the one `at` "30ep" or "50%".
 
-        Flags and settings change it, such as `epochs=10` to train longer. `phalanx.launch(resume=run, hosts=…)`
+        Flags and settings change it, such as `epochs=10` to train longer. If your own code has changed since the run
+        began, `accept_code` chooses "run" (the run's copy) or "new". `phalanx.launch(resume=run, hosts=…)`
         continues on other hosts. A finished run that nothing is to change is returned as it is.
 
         >>> run = phalanx.load("runs/digits")
@@ -208,7 +211,7 @@ class Run:
             return self
         from phalanx.api.train import train
 
-        return train(resume=self.path, at=at, settings=settings, progress=progress, **flags)
+        return train(resume=self.path, at=at, accept_code=accept_code, settings=settings, progress=progress, **flags)
 
     def _result(self) -> RunResult:
         if not (self.path / EVENTS_FILE).is_file():  # submitted to a batch system, and waiting
@@ -225,7 +228,7 @@ class Run:
                 why="a run is evaluated after each eval.every, by default an epoch",
                 remedy="train longer: run.resume()",
             )
-        return Score(found.step, found.epoch, found.top1, found.topk, found.k, found.loss)
+        return Score(found.step, found.epoch, found.top1, found.topk, found.k, found.loss, found.metrics)
 
     def _trained(self, device: str) -> "Trained":
         """The best model, read once for as long as it is the best."""

@@ -16,6 +16,7 @@ from phalanx.api.start import check_early, needs_processes, start
 from phalanx.errors import UserError
 from phalanx.launch.env.roles import role_from_env
 from phalanx.machine.openmp import let_idle_threads_sleep, let_idle_threads_spin_while_alone
+from phalanx.machine.processes import MARK
 from phalanx.native.features import hold_libraries_to_level
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
@@ -23,6 +24,8 @@ from phalanx.runs.events import EVENTS_FILE
 from phalanx.runs.folder import create_run
 from phalanx.signals import embedded
 
+# A file with the user's own model is imported where the model is made.
+_GUARD = 'in the file of your own model, write the call below `if __name__ == "__main__":`'
 _training = threading.Lock()  # held while this process trains
 
 
@@ -35,7 +38,7 @@ def make_console(progress: bool | None) -> Console:
 
 def train_request(request: Request, *, progress: bool | None = None) -> Run:
     """Train on this machine, and return the run."""
-    _refuse_rank()
+    refuse_rank()
     console = make_console(progress)
     if needs_processes(request.config):
         check_early(request)
@@ -74,7 +77,7 @@ def _train_here(request: Request, console: Console) -> Result:
         raise UserError(
             "this process is training already",
             why="the number of threads and the random state belong to the whole process",
-            remedy="wait until that run has ended, or train in another process",
+            remedy=f"wait until that run has ended, or train in another process; {_GUARD}",
         )
     try:
         if "torch" not in sys.modules:  # OpenMP reads this once, when torch is loaded
@@ -90,12 +93,18 @@ def _train_here(request: Request, console: Console) -> Result:
         _training.release()
 
 
-def _refuse_rank() -> None:
-    """A script that torchrun or srun started several times would train as many runs."""
+def refuse_rank() -> None:
+    """A script that torchrun or srun started several times would train as many runs; one of a job's own would, too."""
+    if MARK in os.environ:
+        raise UserError(
+            "a process of a job cannot start another job",
+            why="it imported a file that calls phalanx.train() or phalanx.launch()",
+            remedy=_GUARD,
+        )
     role = role_from_env()
     if role is not None and role.world > 1:
         raise UserError(
-            f"phalanx.train() does not run as one of {role.world} processes of {role.launcher}",
+            f"this script runs as one of {role.world} processes of {role.launcher}",
             why="each of them would train a run of its own",
             remedy="start the script once, and say workers= or use phalanx.launch(hosts=); "
             f"or have {role.launcher} start `python -m phalanx train`",

@@ -62,6 +62,7 @@ def train(
     resume: "str | PathLike[str] | Run | bool | None" = None,
     at: str | None = None,
     init_from: "str | PathLike[str] | Run | None" = None,
+    accept_code: str | None = None,
     progress: bool | None = None,
 ) -> Run:
     """Train an image classifier on this machine, as `phalanx train` does. Returns the run.
@@ -120,6 +121,7 @@ def train(
         resume: a run, its folder or one of its checkpoints to continue; True is the latest run in runs/.
         at: with `resume`: from the checkpoint there, such as "30ep", "5000st" or "50%".
         init_from: start from the weights of a run, a checkpoint or a file.
+        accept_code: with `resume`, if your own code has changed: "run" (the run's copy) or "new".
         progress: show progress. Default: in a terminal and in a notebook, but nowhere else.
 
     Raises:
@@ -143,6 +145,7 @@ def request_of(function: str, recipe: "str | PathLike[str] | Recipe | None", arg
         resume=LATEST if resume is True else None if resume in (None, False) else fspath(resume),
         at=arguments["at"],
         init_from=_path(arguments["init_from"]),
+        accept_code=arguments["accept_code"],
         command=call_text(function, named, {**arguments, **flags}),
     )
 

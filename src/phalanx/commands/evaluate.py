@@ -12,6 +12,7 @@ from rich.text import Text
 from torch import Tensor
 
 from phalanx.commands.loading import Trained, load_trained
+from phalanx.custom import user_code
 from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch, Source
 from phalanx.data.pipeline import evaluation_batches
@@ -20,6 +21,7 @@ from phalanx.data.sources.open import open_data, open_split
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loss import PLAIN
+from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import views_of
@@ -42,6 +44,7 @@ class Result:
     data: str
     k: int
     totals: Totals
+    metrics: dict[str, float]  # the user's own
     answers: Answers
     bad_images: list[tuple[str, str]]
     seconds: float
@@ -73,6 +76,7 @@ def evaluate_checkpoint(
         _compare(console, measured.trained, measured.result)
 
 
+@user_code()
 def measure(
     console: Console,
     place: Path,
@@ -153,9 +157,10 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
             bad.extend(batch.bad)
             advance(batch.total)
 
-        totals = evaluate(trained.model, batches, engine, watch=watch)
+        own = begin_metrics(config.eval.metrics, spec.classes)
+        totals = evaluate(trained.model, batches, engine, watch=watch, metrics=own)
     found = Answers(spec.classes, np.concatenate(labels), np.concatenate(answers))
-    return Result(source.description, k, totals, found, bad, time.perf_counter() - begin)
+    return Result(source.description, k, totals, own.results(own.numbers()), found, bad, time.perf_counter() - begin)
 
 
 def _short_name(data: str) -> str:
@@ -188,6 +193,7 @@ def _write(folder: Path, trained: Trained, result: Result, classes: list[ClassRe
         "topk": totals.topk,
         "k": result.k,
         "loss": totals.loss,
+        "metrics": result.metrics,
         "seconds": result.seconds,
         "decisions": {name: str(decision) for name, decision in trained.settings.decisions.items()},
         "bad_images": [{"image": name, "reason": reason} for name, reason in result.bad_images],
@@ -232,6 +238,7 @@ def _print(console: Console, folder: Path, trained: Trained, result: Result, cla
         "top-1": percent(totals.top1),
         **({f"top-{result.k}": percent(totals.topk)} if result.k > 1 else {}),
         "loss": f"{totals.loss:.4f}",
+        **{name: f"{value:.5g}" for name, value in result.metrics.items()},
         "folder": f"{folder}: eval.json, per_class.tsv, confusion.png",
     }
     print_rows(console, rows)

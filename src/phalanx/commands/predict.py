@@ -59,8 +59,8 @@ class Prediction:
 
 
 def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
-    """Print the classes of each image. Returns 1 if an image was not readable."""
-    names = list(dict.fromkeys(find_images(images)))
+    """Print the classes of each image. Returns the exit code: 0 if every image was readable."""
+    names = find_images(images)
     trained = load_for_prediction(place, device)
     failed = 0
     for number, predictions in enumerate(predict(trained, file_images(names, trained), top_k)):
@@ -79,8 +79,8 @@ def load_for_prediction(place: Path, device: str) -> Trained:
 
 
 def find_images(words: Sequence[str]) -> list[bytes]:
-    """Image files from names, folders (with subfolders) and globs, in order."""
-    found: list[bytes] = []
+    """Image files from names, folders (with subfolders) and globs. Each once, in order."""
+    found: dict[bytes, None] = {}
     for word in words:
         # Path.glob refuses patterns that begin at the root
         matches = [word] if Path(word).exists() else sorted(glob.glob(word, recursive=True))  # noqa: PTH207
@@ -93,8 +93,8 @@ def find_images(words: Sequence[str]) -> list[bytes]:
                 else f"no file, folder or pattern matches in {Path.cwd()}",
                 remedy="give image files, folders or globs such as 'photos/*.jpg'",
             )
-        found += files
-    return found
+        found.update(dict.fromkeys(files))
+    return list(found)
 
 
 def _files(path: Path) -> list[bytes]:

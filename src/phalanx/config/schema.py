@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from phalanx.config.code import CodeEntry
 from phalanx.config.durations import Duration
 from phalanx.custom.reference import is_reference
 from phalanx.migrate.model_names import translate_name
@@ -41,6 +42,9 @@ class ModelConfig(Section):
     drop: Share | None = Field(None, description="dropout rate before the classifier")
     drop_path: Share | None = Field(None, description="stochastic depth rate")
     new_head: bool = Field(False, description="with --init-from: keep a fresh classifier if its shape differs")
+    freeze: list[str] = Field(
+        [], description="parameters that stay as they are: names or patterns such as [layer1, '*.bn1.*']"
+    )
     options: dict[str, Any] = Field({}, description="further keyword arguments of the model's constructor")
 
     @model_validator(mode="before")
@@ -59,7 +63,10 @@ class SyntheticConfig(Section):
 
 
 class DataConfig(Section):
-    source: str = Field("digits", description="digits, synthetic, a path, or FORMAT:PATH to force the format")
+    source: str = Field(
+        "digits",
+        description="digits, synthetic, a path, FORMAT:PATH to force the format, or your own dataset: file.py:Name",
+    )
     val: str | None = Field(None, description="validation data, written like `source`; default: found beside it")
     val_labels: Path | None = Field(None, description="label list of a flat validation folder")
     val_share: Share = Field(0.1, description="share held out where the data has no validation part")
@@ -71,6 +78,9 @@ class DataConfig(Section):
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     mean: list[float] | None = Field(None, description="per channel, in 0..1; default: the data's own")
     std: list[Positive] | None = Field(None, description="per channel, in 0..1; default: the data's own")
+    sampling: Literal["shuffle", "balanced"] = Field(
+        "shuffle", description="balanced: all classes appear equally often in an epoch; small ones repeat their samples"
+    )
     drop_last: bool = Field(False, description="leave out an epoch's last, smaller batch")
     threads: Annotated[int, Field(ge=0)] | None = Field(
         None, description="threads that decode and augment; default: one per core that this worker has"
@@ -97,6 +107,7 @@ class DataConfig(Section):
     label_element: Annotated[int, Field(ge=0)] | None = Field(
         None, description="labels of several values (RecordIO, TFRecord): which of them is the class, from 0"
     )
+    options: dict[str, Any] = Field({}, description="keyword arguments of your own dataset")
     salvage: bool = Field(False, description="use a damaged shard file up to its damage instead of refusing it")
     synthetic: SyntheticConfig = SyntheticConfig()
 
@@ -126,6 +137,10 @@ class AugmentConfig(Section):
     erase: Share = Field(0.0, description="probability of random erasing")
     mixup: NotNegative = Field(0.0, description="alpha of mixup's Beta distribution; 0 is off")
     cutmix: NotNegative = Field(0.0, description="alpha of cutmix's Beta distribution; 0 is off")
+    transform: str | None = Field(
+        None, description="your own function, file.py:name: (uint8 image, generator) → image; after crop and colours"
+    )
+    options: dict[str, Any] = Field({}, description="keyword arguments of your transform")
 
 
 class LossConfig(Section):
@@ -133,6 +148,9 @@ class LossConfig(Section):
         "cross_entropy", description="cross_entropy, or your own: losses.py:focal, called with logits and labels"
     )
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    class_weights: list[NotNegative] | Literal["balanced"] | None = Field(
+        None, description="a weight for each class; balanced: inverse to its number of training samples, 1 on average"
+    )
     options: dict[str, Any] = Field({}, description="further keyword arguments of your own loss")
 
 
@@ -147,6 +165,10 @@ class OptimConfig(Section):
     nesterov: bool = True
     weight_decay: NotNegative = 5e-4
     decay_norm_and_bias: bool = Field(True, description="whether weight decay also applies to BN and biases")
+    rates: dict[str, Positive] = Field(
+        {},
+        description="factors of the learning rate by parameter name or pattern: {layer1: 0.1}; the last match counts",
+    )
     accumulate: Count = Field(1, description="micro-batches per step; batch_size is of one micro-batch")
     clip_norm: Positive | None = Field(None, description="largest global gradient norm")
     ema: Annotated[float, Field(gt=0, lt=1)] | None = Field(
@@ -259,6 +281,9 @@ class EvalConfig(Section):
     top_k: Annotated[int, Field(ge=0)] = Field(
         5, description="k of the second accuracy, capped by the classes; 0 or 1: top-1 alone is reported"
     )
+    metrics: list[CodeEntry] = Field(
+        [], description="your own metrics: [file.py:name], or [{name: file.py:Name, options: {...}}]"
+    )
 
     def k(self, num_classes: int) -> int:
         """The k that is counted; 1 where top-1 alone is reported."""
@@ -335,6 +360,9 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     machine: MachineConfig = MachineConfig()
+    callbacks: list[CodeEntry] = Field(
+        [], description="your own callbacks: [file.py:Name], or [{name: file.py:Name, options: {...}}]"
+    )
     code: CodeConfig = CodeConfig()
 
     @model_validator(mode="after")

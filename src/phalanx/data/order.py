@@ -1,4 +1,4 @@
-"""The order of samples: a pure function of (seed, epoch, number of samples). Rank and world only select from it."""
+"""The order of samples: a pure function of (seed, epoch, number of samples or labels). Rank and world only select."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +15,40 @@ def epoch_order(seed: int, epoch: int, num_samples: int) -> Indices:
     """The permutation of an epoch. Sorting random keys keeps it the same on every platform and library version."""
     keys = bits(seed, "order", epoch, np.arange(num_samples, dtype=np.int64))[:, 0]
     return np.argsort(keys, kind="stable").astype(np.int64)
+
+
+def balanced_order(seed: int, epoch: int, labels: Indices) -> Indices:
+    """An epoch in which all classes that have samples appear equally often; as many samples as there are.
+
+    A large class shows a part of its samples, a small one repeats them: each as often as any other of its class, or
+    once more. A repeat has the number of its sample plus a multiple of the number of samples, so that its augmentation
+    is drawn anew; `repeats_of` takes the two apart.
+    """
+    count = len(labels)
+    places = epoch_order(seed, epoch, count)
+    by_class = places[np.argsort(labels[places], kind="stable")]
+    sizes = np.bincount(labels)
+    samples = [part for part in np.split(by_class, np.cumsum(sizes)[:-1]) if len(part)]
+    # Which classes get one place more where the division leaves a rest is drawn for each epoch.
+    ranks = np.argsort(bits(seed, "class order", epoch, np.arange(len(samples)))[:, 0], kind="stable")
+    shares = np.full(len(samples), count // len(samples))
+    shares[ranks[: count % len(samples)]] += 1
+    drawn = np.concatenate([_cycled(part, size, count) for part, size in zip(samples, shares.tolist(), strict=True)])
+    keys = bits(seed, "balanced order", epoch, np.arange(count, dtype=np.int64))[:, 0]
+    order: Indices = drawn[np.argsort(keys, kind="stable")]
+    return order
+
+
+def _cycled(samples: Indices, size: int, count: int) -> Indices:
+    """`size` samples of a class, in turn; each further turn is marked by adding `count`."""
+    turn, place = np.divmod(np.arange(size, dtype=np.int64), len(samples))
+    cycled: Indices = samples[place] + turn * count
+    return cycled
+
+
+def repeats_of(indices: Indices, num_samples: int) -> tuple[Indices, Indices]:
+    """(which repeat of its sample each is, from 0; the samples)."""
+    return np.divmod(indices, num_samples)
 
 
 def num_batches(num_samples: int, batch: int, drop_last: bool) -> int:
@@ -73,10 +107,20 @@ class Work:
 
 
 def epoch_work(
-    seed: int, epoch: int, num_samples: int, batch: int, drop_last: bool, share: Share, start: int = 0
+    seed: int,
+    epoch: int,
+    num_samples: int,
+    batch: int,
+    drop_last: bool,
+    share: Share,
+    start: int = 0,
+    balance: Indices | None = None,
 ) -> Iterator[Work]:
-    """The steps of an epoch from its sample `start` on, as one worker sees them. Nothing is replayed to get there."""
-    order = epoch_order(seed, epoch, num_samples)
+    """The steps of an epoch from its sample `start` on, as one worker sees them. Nothing is replayed to get there.
+
+    `balance` are the labels of all samples, where classes are to appear equally often.
+    """
+    order = epoch_order(seed, epoch, num_samples) if balance is None else balanced_order(seed, epoch, balance)
     count = num_batches(num_samples - start, batch, drop_last)
     for number in range(count):
         low, last = start + number * batch, number == count - 1

@@ -14,7 +14,7 @@ import torch
 
 from phalanx.data.augment.pixels import PixelOps
 from phalanx.data.base import Batch, Framing, MicroBatch, Read, Source
-from phalanx.data.order import Indices, Share, Work, epoch_work, num_batches
+from phalanx.data.order import Indices, Share, Work, epoch_work, num_batches, repeats_of
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.errors import UserError
 
@@ -52,10 +52,13 @@ class Pipeline:
         bad: BadImages | None = None,
         pin: bool = False,
         remote: "Remote | None" = None,
+        balanced: bool = False,
     ) -> None:
         """`batch` counts the samples of a step over all workers; `threads` run the pixel operations.
 
-        With `remote`, other processes make the batches, each up to `prefetch` of them ahead.
+        `balanced`: all classes appear equally often in an epoch.
+
+        With `remote`, other processes make the batches, and `prefetch` counts those that each of them makes ahead.
         """
         if batch > len(source):
             fitting = 2 ** (max(1, len(source)).bit_length() - 1)
@@ -68,6 +71,7 @@ class Pipeline:
         self.share, self.drop_last, self.pixels = share or Share(), drop_last, pixels
         self.threads, self.prefetch, self.pin = max(1, threads), prefetch, pin
         self.bad, self.remote = bad or BadImages(source), remote
+        self.balanced = balanced
 
     @property
     def steps_per_epoch(self) -> int:
@@ -89,9 +93,10 @@ class Pipeline:
         return in_background(self._batches(epoch, start), self.prefetch)
 
     def works(self, epoch: int, start: int) -> Iterator[Work]:
-        """The samples of each step from there on, without end."""
+        """What the steps from there on are made of, without end."""
+        size, labels = len(self.source), self.source.labels if self.balanced else None
         while True:
-            yield from epoch_work(self.seed, epoch, len(self.source), self.batch, self.drop_last, self.share, start)
+            yield from epoch_work(self.seed, epoch, size, self.batch, self.drop_last, self.share, start, labels)
             epoch, start = epoch + 1, 0
 
     def prepare(self, work: Work, pool: Executor | None = None) -> Batch:
@@ -102,7 +107,7 @@ class Pipeline:
         """The micro-batches of one step, and its bad images: a pure function, the same in every process."""
         micro, bad = [], []
         for number, indices in work.micro:
-            read = _read(self.source, indices, self.framing, work.epoch, replace_bad=True)
+            read = _read_repeats(self.source, indices, self.framing, work.epoch)
             bad += read.bad
             made = _micro_batch(number, read)
             if self.pixels is not None:
@@ -204,6 +209,22 @@ def _read(source: Source, indices: Indices, framing: Framing, epoch: int, *, rep
         return source.read(indices, framing, epoch, replace_bad=replace_bad)
     empty = np.empty((0, framing.size, framing.size, source.channels), dtype=np.uint8)
     return Read(empty, np.empty(0, dtype=np.int64), indices)
+
+
+def _read_repeats(source: Source, indices: Indices, framing: Framing, epoch: int) -> Read:
+    """Samples for training, some of them perhaps repeats (see `balanced_order`): each repeat has a view of its own."""
+    repeats, samples = repeats_of(indices, max(1, len(source)))
+    if not repeats.any():
+        return _read(source, indices, framing, epoch, replace_bad=True)
+    images = np.empty((len(indices), framing.size, framing.size, source.channels), dtype=np.uint8)
+    labels, used, bad = np.empty(len(indices), dtype=np.int64), indices.copy(), []
+    for repeat in np.unique(repeats).tolist():
+        rows = np.flatnonzero(repeats == repeat)
+        # Draws are addressed by epoch and sample, and no run has so many epochs.
+        read = _read(source, samples[rows], framing, epoch + (repeat << 32), replace_bad=True)
+        images[rows], labels[rows], used[rows] = read.images, read.labels, read.indices + repeat * len(source)
+        bad += read.bad
+    return Read(images, labels, used, bad)
 
 
 def _micro_batch(number: int, read: Read) -> MicroBatch:

@@ -34,4 +34,5 @@ def training_pipeline(
         bad=BadImages(source, config.data.bad_images, config.data.bad_images_cap),
         pin=pin,
         remote=remote,
+        balanced=config.data.sampling == "balanced",
     )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.engine.loss import PLAIN, correct
+from phalanx.engine.metrics import MetricSums
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
 
@@ -23,9 +24,13 @@ def evaluate(
     engine: Engine,
     *,
     watch: Callable[[Batch, Tensor], None] | None = None,
+    metrics: MetricSums | None = None,
     stopping: Callable[[], bool] = bool,
 ) -> Totals:
-    """Loss (plain cross-entropy) and accuracy over all batches. `watch` gets each batch with its logits."""
+    """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is plain cross-entropy.
+
+    `metrics` adds up the user's own sums.
+    """
     training = model.training
     model.eval()
     totals = Totals()
@@ -35,6 +40,8 @@ def evaluate(
                 if stopping():
                     raise Interrupted
                 logits = torch.cat([_answer(model, micro, engine, totals) for micro in batch.micro])
+                if metrics is not None:
+                    metrics.add(logits, torch.cat([micro.labels for micro in batch.micro]))
                 if watch is not None:
                     watch(batch, logits)
     finally:

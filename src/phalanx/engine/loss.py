@@ -19,13 +19,15 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # logits in float32, labels → the m
 PLAIN: Loss = F.cross_entropy  # what evaluation reports
 
 
-def make_loss(config: LossConfig) -> Loss:
-    """The loss that training minimises. Evaluation reports plain cross-entropy, whatever this is."""
+def make_loss(config: LossConfig, weights: Tensor | None = None) -> Loss:
+    """The loss that training minimises, with a weight for each class. Evaluation reports plain cross-entropy."""
+    if not is_reference(config.name) and weights is not None:
+        return partial(_weighted, weights, config.label_smoothing)
     if not is_reference(config.name):
         return partial(F.cross_entropy, label_smoothing=config.label_smoothing)
     own: Any = load(config.name)
     with user_code():
-        given = arguments(own, config.name, "loss.options", _offered(config), config.options)
+        given = arguments(own, config.name, "loss.options", _offered(config, weights), config.options)
         function: Any = own(**given) if inspect.isclass(own) else partial(own, **given)
     if isinstance(function, nn.Module) and any(True for _ in function.parameters()):
         raise UserError(
@@ -36,13 +38,22 @@ def make_loss(config: LossConfig) -> Loss:
     return partial(_own_loss, function, config.name)
 
 
-def _offered(config: LossConfig) -> dict[str, float]:
-    return {"label_smoothing": config.label_smoothing} if config.label_smoothing else {}
+def _weighted(weights: Tensor, label_smoothing: float, logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean over samples, not over weights: so it does not depend on which samples share a micro-batch."""
+    total = F.cross_entropy(logits, labels, weights, label_smoothing=label_smoothing, reduction="sum")
+    return total / max(1, len(labels))
+
+
+def _offered(config: LossConfig, weights: Tensor | None) -> dict[str, Any]:
+    return {
+        **({"label_smoothing": config.label_smoothing} if config.label_smoothing else {}),
+        **({"class_weights": weights} if config.class_weights is not None else {}),
+    }
 
 
 def loss_notes(config: LossConfig) -> list[str]:
     """What the user's loss does not take."""
-    return not_taken(config.name, _offered(config)) if is_reference(config.name) else []
+    return not_taken(config.name, _offered(config, None)) if is_reference(config.name) else []
 
 
 def _own_loss(function: Loss, name: str, logits: Tensor, labels: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ class Best:
     topk: float
     step: int
     epoch: float
+    metrics: dict[str, float] = field(default_factory=dict)  # the user's own numbers of that evaluation
 
 
 class Ema:
@@ -84,6 +85,7 @@ class TrainState:
     evaluated_step: int = 0
     train_s: float = 0.0
     wall_s: float = 0.0
+    callbacks: dict[str, Any] = field(default_factory=dict)  # the state of the user's callbacks, by name
 
     @property
     def eval_model(self) -> nn.Module:
@@ -132,6 +134,7 @@ class TrainState:
             "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
             "train_s": self.train_s,
             "wall_s": self.wall_s,
+            "callbacks": self.callbacks,
             ALGORITHMS: cpu.state(self.model),
         }
 
@@ -146,4 +149,5 @@ class TrainState:
         if self.loss_scale is not None and numbers["loss_scale"]:
             self.loss_scale = LossScale(**numbers["loss_scale"])
         self.train_s, self.wall_s = numbers["train_s"], numbers["wall_s"]
+        self.callbacks = numbers.get("callbacks", {})  # younger than the format
         cpu.load(self.model, numbers.get(ALGORITHMS, {}))  # older checkpoints have none

@@ -15,11 +15,14 @@ from phalanx.data.base import Batch, Framing, Source
 from phalanx.data.pipeline import Pipeline, evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.engine.boundary import Boundary
+from phalanx.engine.callbacks import Callbacks
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import StepPlan, train
+from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Best, TrainState
 from phalanx.engine.step import Engine, LossNotFinite, Measurements
+from phalanx.engine.times import Times
 from phalanx.engine.totals import Totals
 from phalanx.exchange.base import Exchange
 from phalanx.observe.display import Display, Tick
@@ -31,40 +34,7 @@ from phalanx.runs.events import AppendedLines, Observer
 from phalanx.runs.folder import RunFolder
 from phalanx.runs.summary import Summary
 
-
-@dataclass
-class Times:
-    """Seconds spent since the last step event."""
-
-    steps: int = 0
-    samples: int = 0
-    data_s: float = 0.0
-    compute_s: float = 0.0
-    exchange_s: float = 0.0
-    update_s: float = 0.0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-
-    def add(self, measurements: Measurements) -> None:
-        self.steps += 1
-        self.samples += measurements.samples
-        self.data_s += measurements.data_s
-        self.compute_s += measurements.compute_s
-        self.exchange_s += measurements.exchange_s
-        self.update_s += measurements.update_s
-        self.bytes_sent += measurements.bytes_sent
-        self.bytes_received += measurements.bytes_received
-
-    @property
-    def seconds(self) -> float:
-        """Never 0, so that it can be divided by."""
-        return max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
-
-    @property
-    def samples_per_s(self) -> float:
-        return self.samples / self.seconds
-
-
+_OF_EVALUATION = ("top1", "topk", "loss", "step", "metrics")  # in summary.json
 _POLL_S = 0.2  # between looks for the evaluator's last result
 
 
@@ -91,10 +61,16 @@ class Trainer:
     times: Times = field(default_factory=Times)
     slowness: Slowness = field(default_factory=Slowness)
     run_times: Times = field(default_factory=Times)
+    callbacks: Callbacks = field(default_factory=Callbacks)
 
     def fit(self, state: TrainState, pipeline: Pipeline, boundary: Boundary | None = None) -> bool:
         """Train to the end of the plan. False if a stop was requested before."""
-        return train(state, pipeline, self.exchange, self.engine, self.plan, self, self.stopping, boundary)
+        return train(state, pipeline, self.exchange, self.engine, self.plan, self, self._stop_requested, boundary)
+
+    def _stop_requested(self) -> bool:
+        """By a signal or a callback. Workers out of lockstep agree on a callback's request when they evaluate."""
+        asked = self.callbacks.agreed or (self.exchange.group.lockstep and self.callbacks.wants_stop)
+        return self.stopping() or asked
 
     def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
         """After a step: update the sums and the display, and emit the events that are due."""
@@ -135,6 +111,9 @@ class Trainer:
             )
         if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
             self._step_event(state, batch.epoch + 1, number, measurements)
+        self.callbacks.call("on_step", state.step, {**_means(measurements.totals), "lr": measurements.lr})
+        if batch.last:
+            self.callbacks.call("on_epoch", state.step, _means(totals))
 
     def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
         totals, times = state.interval, self.times
@@ -223,15 +202,19 @@ class Trainer:
             prefetch=self.config.data.prefetch,
             bad=self.validation_bad,
         )
-        mine = evaluate(state.eval_model, batches, self.engine, watch=watch, stopping=self._interrupted)
-        totals = Totals.of(group.sum(mine.numbers()))
+        own = begin_metrics(self.config.eval.metrics, self.spec.classes)
+        mine = evaluate(
+            state.eval_model, batches, self.engine, watch=watch, metrics=own, stopping=self._interrupted
+        ).numbers()
+        sums = group.sum([*mine, *own.numbers()])
+        totals, metrics = Totals.of(sums[: len(mine)]), own.results(sums[len(mine) :])
         state.evaluated_step = state.step
         # The first worker decides: one that joined later does not know the earlier results.
         better = group.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
         best = group.sum([float(better)])[0] > 0
         epoch = state.step / self.plan.steps_per_epoch
         if best:
-            state.best = Best(totals.top1, totals.topk, state.step, epoch)
+            state.best = Best(totals.top1, totals.topk, state.step, epoch, metrics)
         self.last_eval = ev.Eval(
             step=state.step,
             epoch=epoch,
@@ -242,9 +225,16 @@ class Trainer:
             samples=totals.samples,
             seconds=time.perf_counter() - begin,
             best=best,
+            metrics=metrics,
         )
         self.observer.emit(self.last_eval)
+        self._evaluated(state.step, self.last_eval)
+        self.callbacks.agree(group.sum)
         return best and self.config.checkpoint.keep_best
+
+    def _evaluated(self, step: int, found: ev.Eval) -> None:
+        numbers = {"loss": found.loss, "top1": found.top1, "topk": found.topk, **found.metrics}
+        self.callbacks.call("on_evaluated", step, numbers)
 
     def _sync_buffers(self, state: TrainState) -> None:
         self.exchange.state.sync_buffers()
@@ -265,11 +255,13 @@ class Trainer:
         residuals = self.exchange.residuals.residuals() if self.exchange.residuals is not None else {}
         if self.exchange.group.share.rank > 0:
             return
+        state.callbacks = {**state.callbacks, **self.callbacks.state()}
         path = self._write(state, optimizer, scalars, residuals)
         if not self.config.eval.evaluator:  # otherwise the evaluator does this
             self._rotate(state)
         size = sum(file.stat().st_size for file in path.iterdir())
         self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
+        self.callbacks.call("on_saved", state.step, path)
 
     def _rotate(self, state: TrainState) -> None:
         try:
@@ -286,8 +278,9 @@ class Trainer:
         for found in self.evaluator.poll():
             self.evaluator.show(found)
             self.last_eval = found
+            self._evaluated(state.step, found)
             if found.best:
-                state.best = Best(found.top1, found.topk, found.step, found.epoch)
+                state.best = Best(found.top1, found.topk, found.step, found.epoch, found.metrics)
 
     def await_evaluator(self, state: TrainState) -> None:
         """After the last step: wait until the evaluator has evaluated it, or a stop is requested."""
@@ -348,7 +341,7 @@ class Trainer:
         return Summary(
             finished=finished,
             best=vars(state.best) if state.best else None,
-            last={"top1": last.top1, "topk": last.topk, "loss": last.loss, "step": last.step} if last else None,
+            last={name: getattr(last, name) for name in _OF_EVALUATION} if last else None,
             k=self.engine.k,
             epochs=state.step / self.plan.steps_per_epoch,
             steps=state.step,
@@ -368,6 +361,10 @@ class Trainer:
     def wall_s(self, state: TrainState) -> float:
         """Seconds that the run has taken, including the parts before a resume."""
         return state.wall_s + time.perf_counter() - self.started
+
+
+def _means(totals: Totals) -> dict[str, float]:
+    return {"loss": totals.loss, "top1": totals.top1, "topk": totals.topk}
 
 
 def _refuse_nonfinite(model: nn.Module, step: int) -> None:

@@ -98,7 +98,7 @@ def _recall_best(state: TrainState, known: list[Eval]) -> None:
     """Take the best from the events: an evaluator may have found it after the checkpoint was written."""
     best = best_of(known)
     if best is not None and (state.best is None or best.top1 > state.best.top1):
-        state.best = Best(best.top1, best.topk, best.step, best.epoch)
+        state.best = Best(best.top1, best.topk, best.step, best.epoch, best.metrics)
 
 
 def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> None:

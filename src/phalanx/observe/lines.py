@@ -1,7 +1,7 @@
 """Events as lines of text, for log.txt and for output that is no terminal."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,6 +17,11 @@ def accuracies(top1: float, topk: float, k: int, between: str = " ") -> str:
     """Top-1 and top-k accuracy; only top-1 if k is 1."""
     both = [f"top-1 {percent(top1)}", f"top-{k} {percent(topk)}"]
     return between.join(both if k > 1 else both[:1])
+
+
+def named(numbers: Mapping[str, float | None], between: str = " ") -> str:
+    """The user's own numbers, each with its name. One that is not finite comes as None from a file."""
+    return "".join(f"{between}{name} {float('nan') if x is None else x:.5g}" for name, x in numbers.items())
 
 
 def sentence(event: Event) -> str | None:
@@ -43,10 +48,13 @@ def sentence(event: Event) -> str | None:
             mark = " (best so far)" if event.best else ""
             return (
                 f"validation at step {event.step}: {accuracies(event.top1, event.topk, event.k)} "
-                f"loss {event.loss:.4f} on {event.samples:,} images in {event.seconds:.1f} s{mark}"
+                f"loss {event.loss:.4f}{named(event.metrics)} on {event.samples:,} images "
+                f"in {event.seconds:.1f} s{mark}"
             )
         case ev.BadImage():
             return f"bad image skipped: {event.name}: {event.reason}"
+        case ev.Callback():
+            return f"step {event.step}: {event.name}{named(event.values)}"
         case ev.Note():
             return event.text
         case ev.Stop():

@@ -41,6 +41,7 @@ class RunCurves:
     val_loss: Curve
     val_top1: Curve
     rate: Curve
+    metrics: dict[str, Curve]  # the user's own, by name
 
 
 def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
@@ -67,7 +68,20 @@ def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
         val_loss=curve(ev.Eval.kind, "loss"),
         val_top1=curve(ev.Eval.kind, "top1", 100),
         rate=curve(ev.Step.kind, "lr"),
+        metrics=_metrics(records, places),
     )
+
+
+def _metrics(records: list[Record], places: list[float]) -> dict[str, Curve]:
+    """The numbers of the user's own metrics, by name."""
+    found: dict[str, Curve] = {}
+    for record, place in zip(records, places, strict=True):
+        for name, value in record.get("metrics", {}).items() if record["kind"] == ev.Eval.kind else ():
+            if value is not None:
+                curve = found.setdefault(name, Curve([], []))
+                curve.x.append(place)
+                curve.y.append(value)
+    return found
 
 
 def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[float]:
@@ -107,8 +121,10 @@ def curves_figure(runs: list[Path], axis: Axis = "epoch") -> "NotebookFigure":
         )
     from phalanx.observe.notebook_figure import NotebookFigure
 
-    figure = NotebookFigure(figsize=(12, 3.8), layout="constrained", dpi=130)
-    accuracy, loss, rate = figure.subplots(1, 3)
+    names = list(dict.fromkeys(name for curves in named for name in curves.metrics))
+    panels = 3 + len(names)
+    figure = NotebookFigure(figsize=(4 * panels, 3.8), layout="constrained", dpi=130)
+    accuracy, loss, rate, *others = figure.subplots(1, panels)
     single = len(named) == 1
     for number, curves in enumerate(named):
         colour = f"C{number % 10}"
@@ -118,12 +134,18 @@ def curves_figure(runs: list[Path], axis: Axis = "epoch") -> "NotebookFigure":
         loss.plot(curves.train_loss.x, curves.train_loss.y, colour, ls=":", alpha=0.8)
         loss.plot(curves.val_loss.x, curves.val_loss.y, colour, marker=mark, ms=3)
         rate.plot(curves.rate.x, curves.rate.y, colour)
+        for name, axes in zip(names, others, strict=True):
+            curve = curves.metrics.get(name, Curve([], []))
+            axes.plot(curve.x, curve.y, colour, marker=mark, ms=3)
     accuracy.set(title="top-1 accuracy, %", xlabel=_LABELS[axis])
     loss.set(title="loss", xlabel=_LABELS[axis])
     rate.set(title="learning rate", xlabel=_LABELS[axis])
+    for name, axes in zip(names, others, strict=True):
+        axes.set_title(name, parse_math=False)
+        axes.set_xlabel(_LABELS[axis])
     accuracy.plot([], [], "grey", label="validation")
     accuracy.plot([], [], "grey", ls=":", label="training")
-    for axes in (accuracy, loss, rate):
+    for axes in (accuracy, loss, rate, *others):
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     if single:

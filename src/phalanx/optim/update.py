@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from phalanx.config.patterns import factor_of
 from phalanx.config.schema import OptimConfig
 from phalanx.custom import is_reference
 from phalanx.errors import UserError, nearest
@@ -15,6 +16,7 @@ from phalanx.optim.own import make_own
 from phalanx.optim.schedule import Schedule
 
 Groups = list[dict[str, Any]]
+GroupKey = tuple[bool, float]  # whether weight decay spares the group, and the factor of its learning rate
 
 
 class Update:
@@ -26,17 +28,29 @@ class Update:
     """
 
     def __init__(
-        self, params: Mapping[str, Tensor], no_decay: Iterable[str], config: OptimConfig, schedule: Schedule
+        self,
+        params: Mapping[str, Tensor],
+        no_decay: Iterable[str],
+        config: OptimConfig,
+        schedule: Schedule,
+        factors: Mapping[str, float] | None = None,
     ) -> None:
+        """`factors` of the learning rate by name; default: as `optim.rates` says."""
         exempt = set() if config.decay_norm_and_bias else set(no_decay)
-        decayed = [name for name in params if name not in exempt]
-        exempted = [name for name in params if name in exempt]
-        groups: Groups = []
-        if decayed:
-            groups.append({"params": [params[name] for name in decayed], "weight_decay": config.weight_decay})
-        if exempted:
-            groups.append({"params": [params[name] for name in exempted], "weight_decay": 0.0})
-        self.names = decayed + exempted  # in the optimizer's own order
+        by_group: dict[GroupKey, list[str]] = {}
+        for name in params:
+            factor = factor_of(name, config.rates) if factors is None else factors[name]
+            by_group.setdefault((name in exempt, factor), []).append(name)
+        keys = sorted(by_group)
+        groups: Groups = [
+            {
+                "params": [params[name] for name in by_group[key]],
+                "weight_decay": 0.0 if key[0] else config.weight_decay,
+            }
+            for key in keys
+        ]
+        self._factors = [factor for _, factor in keys]
+        self.names = [name for key in keys for name in by_group[key]]  # in the optimizer's own order
         self._params = params
         self.schedule = schedule
         self._name = config.name if is_reference(config.name) else config.name.lower()
@@ -47,8 +61,8 @@ class Update:
     def __call__(self, step: int, scale: float = 1.0) -> float:
         """Update number `step`, at `scale` times the schedule's rate. Returns the rate."""
         lr = self.schedule(step) * scale
-        for group in self._optimizer.param_groups:
-            group["lr"] = lr
+        for group, factor in zip(self._optimizer.param_groups, self._factors, strict=True):
+            group["lr"] = lr * factor
         with torch.no_grad():
             self._step()
         return lr
@@ -88,6 +102,8 @@ class Update:
         state: dict[int, dict[str, Any]] = {}
         for key, value in [*tensors.items(), *scalars["slots"].items()]:
             name, slot = key.rsplit("/", 1)
+            if name not in self._params:
+                continue  # frozen since
             param = self._params[name]
             if isinstance(value, Tensor) and value.shape == param.shape:
                 # Files are contiguous. Fused kernels need parameter and state in the same memory order.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from phalanx import cpu
 from phalanx.config.batch import samples_per_step
+from phalanx.config.patterns import refuse_unmatched
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.data.augment.framing import eval_framing
@@ -32,6 +33,7 @@ from phalanx.exchange.make import make_exchange
 from phalanx.machine.settings import Settings
 from phalanx.models.build import build_model
 from phalanx.models.fast import FastNet
+from phalanx.models.freeze import freeze
 from phalanx.net.key import key_of, read_key
 from phalanx.optim.schedule import Schedule, make_schedule, scaled_rate
 from phalanx.roles.agree import Agreed
@@ -116,6 +118,8 @@ def _model(config: RunConfig, spec: ModelSpec, settings: Settings, sizes: Sizes)
         image_size=spec.image_size,
     )
     model.to(settings.device).to(memory_format=settings.memory_format)
+    freeze(model, config.model.freeze)
+    refuse_unmatched("optim.rates", config.optim.rates, (name for name, _ in model.named_parameters()))
     refuse_unseen_sizes(model, sizes, config.model.name, spec.channels)
     if settings.compile:
         model.compile()

@@ -27,6 +27,7 @@ from phalanx.engine.evaluate import Interrupted, evaluate
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import StepPlan, make_plan
 from phalanx.engine.loss import PLAIN
+from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import ALGORITHMS
 from phalanx.engine.step import Engine
@@ -193,7 +194,8 @@ class Evaluator:
             prefetch=config.data.prefetch,
             bad=self.bad,
         )
-        totals = evaluate(prepared.model, batches, prepared.engine, watch=watch, stopping=self.stopping)
+        own = begin_metrics(config.eval.metrics, self.spec.classes)
+        totals = evaluate(prepared.model, batches, prepared.engine, watch=watch, metrics=own, stopping=self.stopping)
         best = best_of(known)
         return ev.Eval(
             step=step,
@@ -205,6 +207,7 @@ class Evaluator:
             samples=totals.samples,
             seconds=time.perf_counter() - begin,
             best=best is None or totals.top1 > best.top1,
+            metrics=own.results(own.numbers()),
         )
 
     def _note_bad(self, step: int, bad: list[tuple[str, str]]) -> None:

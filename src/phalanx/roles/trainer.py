@@ -12,6 +12,8 @@ from phalanx.custom import user_code
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.engine.boundary import Boundary
+from phalanx.engine.callbacks import CallbackRun, Callbacks, make_callbacks
+from phalanx.engine.class_weights import class_weights
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loss import make_loss
 from phalanx.engine.step import Engine, LossNotFinite
@@ -55,7 +57,8 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
     state, exchange, folder = training.state, training.exchange, reports.folder
     stop = StopRequest()
     engine = _engine(agreed, training)
-    trainer = _trainer(agreed, training, reports, engine, stop, started)
+    callbacks = _callbacks(agreed, training, reports)
+    trainer = _trainer(agreed, training, reports, engine, callbacks, stop, started)
     recovery = exchange.recovery if agreed.role.elastic else None
     boundary = Boundary(recovery) if recovery is not None else None
     with stop:
@@ -63,7 +66,12 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
             if boundary is not None and agreed.request.resume is None:
                 trainer.save(state)  # so that there always is something to go on from
             with user_code(lambda: _after_correction(folder)):
+                callbacks.call("on_start", state.step)
                 finished = trainer.fit(state, training.pipeline, boundary)
+                if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
+                    finished = True
+                    reports.observer.emit(ev.Note(state.step, callbacks.reason(state.step)))
+                callbacks.call("on_end", state.step)
         except LostWorker as error:
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
             _report_stop(reports, state.step, f"{error.what}; {saved}" if saved else error.what)
@@ -90,10 +98,11 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
 
 def _engine(agreed: Agreed, training: Training) -> Engine:
     config, spec = agreed.config, agreed.spec
+    weights = class_weights(config.loss, agreed.splits.train.labels, len(spec.classes))
     return Engine(
         agreed.settings,
         Inputs(agreed.settings, config.augment, spec.mean, spec.std, config.train.seed, training.sizes),
-        make_loss(config.loss),
+        make_loss(config.loss, None if weights is None else weights.to(agreed.settings.device)),
         config.eval.k(len(spec.classes)),
         config.train.seed,
         views_of(config.eval),
@@ -101,8 +110,27 @@ def _engine(agreed: Agreed, training: Training) -> Engine:
     )
 
 
+def _callbacks(agreed: Agreed, training: Training, reports: Reports) -> Callbacks:
+    """The user's callbacks, with the state that a resumed run has for them."""
+    role, plan = agreed.role, training.plan
+    seen = CallbackRun(
+        *(reports.folder.path, agreed.config, agreed.spec.classes, training.state.model, role.rank, role.world),
+        total_steps=plan.total_steps,
+        steps_per_epoch=plan.steps_per_epoch,
+    )
+    callbacks = make_callbacks(agreed.config.callbacks, seen, reports.observer.emit)
+    callbacks.load(training.state.callbacks)
+    return callbacks
+
+
 def _trainer(
-    agreed: Agreed, training: Training, reports: Reports, engine: Engine, stop: StopRequest, started: float
+    agreed: Agreed,
+    training: Training,
+    reports: Reports,
+    engine: Engine,
+    callbacks: Callbacks,
+    stop: StopRequest,
+    started: float,
 ) -> Trainer:
     config, validation = agreed.config, agreed.splits.val
     return Trainer(
@@ -122,6 +150,7 @@ def _trainer(
         served=training.service.report if training.service else None,
         evaluator=reports.evaluator,
         last_eval=reports.last_eval,
+        callbacks=callbacks,
     )
 
 

@@ -4,11 +4,11 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
+from phalanx.atomic import write_text_atomically
 from phalanx.config.schema import CodeConfig, RunConfig
 from phalanx.custom.code import CodeFile
 from phalanx.custom.installed import FOLDER, install
 from phalanx.errors import UserError
-from phalanx.runs.folder import write_run_file
 
 _BEFORE = f"{FOLDER}-before-"  # what RUN/code was before a changed file was accepted: code-before-1
 
@@ -24,7 +24,7 @@ def write_code(run: Path, files: Sequence[CodeFile]) -> bool:
             folder.rename(run / f"{_BEFORE}{number}")
         for file in files:
             (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
-            write_run_file(folder / file.name, file.text)
+            write_text_atomically(folder / file.name, file.text)
     except OSError as error:
         raise UserError(
             f"the copy of your code cannot be written to {folder}",

@@ -11,7 +11,8 @@ from phalanx.runs.events import EVALUATOR_EVENTS_FILE, Eval, Event, Record
 def evaluations(records: Iterable[Record]) -> list[Eval]:
     """The evaluations among a run's events."""
     names = [field.name for field in fields(Eval)]
-    return [Eval(**{name: record[name] for name in names}) for record in records if record["kind"] == Eval.kind]
+    found = [record for record in records if record["kind"] == Eval.kind]
+    return [Eval(**{name: record[name] for name in names if name != "metrics" or name in record}) for record in found]
 
 
 def best_of(found: Iterable[Eval]) -> Eval | None:

@@ -135,6 +135,7 @@ class Eval(Event):
     samples: int
     seconds: float
     best: bool
+    metrics: dict[str, float] = field(default_factory=dict)  # the user's own, by name
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,17 @@ class Note(Event):
     kind: ClassVar[str] = "note"
     step: int
     text: str
+
+
+@dataclass(frozen=True)
+class Callback(Event):
+    """Numbers that a callback of the user returned."""
+
+    kind: ClassVar[str] = "callback"
+    step: int
+    name: str  # of the callback
+    method: str  # on_step, on_epoch, …
+    values: dict[str, float]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ class Summary:
     """The fields of summary.json, in its order. Accuracies and shares are in 0..1, times in seconds."""
 
     finished: bool
-    best: dict[str, float] | None  # top1, topk, step, epoch
-    last: dict[str, float] | None  # top1, topk, loss, step
+    best: dict[str, Any] | None  # top1, topk, step, epoch, metrics
+    last: dict[str, Any] | None  # top1, topk, loss, step, metrics
     k: int  # of top-k; 1 where only top-1 was measured
     epochs: float
     steps: int

@@ -41,8 +41,9 @@ def test_messages_are_few() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw", "rmsprop", "lars", "muon", "muon-sgd", "lion"])
-def test_an_update_of_slices_is_the_update_of_the_whole_bit_for_bit(name: str) -> None:
-    config = optim(f"name={name}", "weight_decay=0.01", "decay_norm_and_bias=false")
+@pytest.mark.parametrize("rates", ["{}", "{'*.weight': 0.1}"])
+def test_an_update_of_slices_is_the_update_of_the_whole_bit_for_bit(name: str, rates: str) -> None:
+    config = optim(f"name={name}", "weight_decay=0.01", "decay_norm_and_bias=false", f"rates={rates}")
     net = model()
     params = dict(net.named_parameters())
     spared = no_decay_names(net)
@@ -67,7 +68,7 @@ def test_an_update_of_slices_is_the_update_of_the_whole_bit_for_bit(name: str) -
     for each in held:
         for piece, mine in zip(each.slice.pieces, views(each.memory, each.slice, layouts), strict=True):
             assert torch.equal(mine, part_of(params[piece.name].detach(), piece)), piece
-    joined = states.join([(each.slice, *states.unpack(each.state())) for each in held], layouts, spared)
+    joined = states.join([(each.slice, *states.unpack(each.state())) for each in held], layouts, spared, config.rates)
     tensors, scalars = update.state()
     assert joined[0].keys() == tensors.keys()
     for key, value in tensors.items():

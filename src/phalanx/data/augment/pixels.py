@@ -42,7 +42,10 @@ class PixelOps:
 
 
 def pixel_ops(augment: AugmentConfig, seed: int) -> PixelOps | None:
-    """The operations of the configuration, or None. Rotation comes first, then the policy, as in timm."""
+    """What the configuration asks for, or None. What moves pixels comes first, then the policy, as in timm.
+
+    The user's own transform comes last.
+    """
     ops: list[PixelOp] = []
     if augment.rotate:
         ops.append(Rotate(augment.rotate, augment.pad_mode, seed))
@@ -52,6 +55,10 @@ def pixel_ops(augment: AugmentConfig, seed: int) -> PixelOps | None:
         ops.append(TrivialAugment(seed))
     if augment.brightness or augment.contrast or augment.saturation or augment.hue:
         ops.append(ColourJitter(augment.brightness, augment.contrast, augment.saturation, augment.hue, seed))
+    if augment.transform is not None:
+        from phalanx.data.augment.transform import user_transform
+
+        ops.append(user_transform(augment.transform, augment.options, seed))
     return PixelOps(tuple(ops)) if ops else None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from phalanx.custom import blame
 from phalanx.data.order import Work
 from phalanx.data.pipeline import Pipeline
 from phalanx.data.service.body import pack_batch
@@ -105,7 +106,7 @@ class BatchWorkers:
             except UserError as error:
                 done = FinishedBatch(request, error=error)
             except Exception as error:  # a batch that cannot be made must not end the server
-                done = FinishedBatch(request, error=_unexpected(error))
+                done = FinishedBatch(request, error=blame(error) or _unexpected(error))
             with self._changed:
                 self._unsent_bytes += done.num_bytes
                 self._active -= 1

@@ -27,15 +27,15 @@ def pack_lease(work: Work) -> bytes:
     return b"".join([*parts, *(indices.astype("<i8").tobytes() for _, indices in work.micro)])
 
 
-def unpack_lease(control: memoryview, num_samples: int) -> Work:
-    """The samples that a trainer needs of a split that has `num_samples`."""
+def unpack_lease(control: memoryview, num_samples: int, *, repeats: bool = False) -> Work:
+    """The samples that a trainer needs of a split that has `num_samples`; with `repeats`, see `balanced_order`."""
     (epoch, count), table = _unpack(_LEASE, control, 0), _LEASE.size
     parts = [_unpack(_PART, control, table + i * _PART.size) for i in range(count)]
     start = table + count * _PART.size
     if not count or len(control) != start + 8 * sum(size for _, size in parts):
         raise Refused("length")
     indices = np.frombuffer(control, dtype="<i8", offset=start).astype(np.int64)
-    if len(indices) and not (indices.min() >= 0 and indices.max() < num_samples):
+    if len(indices) and not (indices.min() >= 0 and indices.max() < num_samples * (num_samples if repeats else 1)):
         raise Refused("samples")
     cuts = np.cumsum([size for _, size in parts])[:-1]
     micro = tuple((number, part) for (number, _), part in zip(parts, np.split(indices, cuts), strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from phalanx.custom import is_data_reference
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
 from phalanx.data.sources.folders import look, open_class_folders
@@ -38,8 +39,16 @@ class Format:
     takes_patterns: bool = False  # whether it can be several files: globs and ranges
 
 
+USER_CODE = "python"  # instead of a format: the user's own dataset
+
+
 def recognise(text: str) -> tuple[str, Path]:
-    """(format, path) of `data.source`. An existing path is a path, also with colons in it."""
+    """(format, path) of what the user wrote. What exists is a path, whatever colons are in it.
+
+    Of a reference to the user's own code, the path is the reference.
+    """
+    if is_data_reference(text):
+        return USER_CODE, Path(text)
     if text in FORMATS and not FORMATS[text].has_path:
         return text, Path()
     path = _path(text)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.base import Source
+from phalanx.data.sources.dataset import open_dataset, open_dataset_val
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
 from phalanx.data.sources.folders import FileSource
-from phalanx.data.sources.formats import FORMATS, recognise
+from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
 from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
@@ -87,11 +88,14 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
 def _found(text: str, config: DataConfig) -> tuple[str, Path, Manifest | None]:
     """(format, path, manifest if it was packed) of `data.source`. An incomplete pack is refused."""
     name, path = recognise(text)
-    return name, path, packed(path, salvage=config.salvage) if FORMATS[name].has_path else None
+    has_path = name != USER_CODE and FORMATS[name].has_path
+    return name, path, packed(path, salvage=config.salvage) if has_path else None
 
 
 def _train(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled:
     """The training part at a path, or everything."""
+    if name == USER_CODE:
+        return open_dataset(str(path), request)
     if manifest is None:
         return FORMATS[name].train(path, request)
     request = _request_packed(manifest, request)
@@ -101,6 +105,8 @@ def _train(name: str, path: Path, manifest: Manifest | None, request: OpenReques
 
 def _val(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled | None:
     """The validation part at a path, if there is one beside a training part."""
+    if name == USER_CODE:
+        return open_dataset_val(str(path), request)
     if manifest is None:
         return FORMATS[name].val(path, request)
     val = FORMATS[name].val(path, _request_packed(manifest, request)) if len(manifest.splits) == 2 else None
@@ -129,8 +135,8 @@ def _without_quarantined(config: DataConfig, splits: list[Labelled]) -> tuple[li
 
 def _open_one(text: str, request: OpenRequest) -> Labelled:
     name, path, manifest = _found(text, request.config)
-    # A path of a file names all of the data. A folder may have a validation part.
-    val = _val(name, path, manifest, request) if path.is_dir() else None
+    # A path of a file names all of the data. A folder or the user's own dataset may have a validation part.
+    val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
     return _train(name, path, manifest, request) if val is None else val
 
 

@@ -1,14 +1,16 @@
-"""The optimizer's state, put together from slices and cut into them: a checkpoint does not know of servers."""
+"""The optimizer's state, joined from slices and cut into them: a checkpoint does not depend on servers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from phalanx.config.patterns import factor_of
 from phalanx.exchange.pserver.slices import Layout, Piece, Slice, in_memory_order, like, part_of
+from phalanx.optim.update import GroupKey
 
 Tensors = dict[str, Tensor]
 Scalars = dict[str, Any]
@@ -17,8 +19,8 @@ _SCALARS = "scalars"  # no parameter is called that: names in a state contain a 
 
 def pack(tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> bytes:
     """Tensors and JSON in one safetensors message."""
-    told = torch.frombuffer(bytearray(json.dumps(scalars).encode()), dtype=torch.uint8)
-    return bytes(save({**{key: value.contiguous() for key, value in tensors.items()}, _SCALARS: told}))
+    packed = torch.frombuffer(bytearray(json.dumps(scalars).encode()), dtype=torch.uint8)
+    return bytes(save({**{key: value.contiguous() for key, value in tensors.items()}, _SCALARS: packed}))
 
 
 def unpack(payload: memoryview | bytes) -> tuple[Tensors, Scalars]:
@@ -28,23 +30,26 @@ def unpack(payload: memoryview | bytes) -> tuple[Tensors, Scalars]:
 
 
 def join(
-    parts: Sequence[tuple[Slice, Tensors, Scalars]], layouts: Mapping[str, Layout], exempt: set[str]
+    parts: Sequence[tuple[Slice, Tensors, Scalars]],
+    layouts: Mapping[str, Layout],
+    exempt: set[str],
+    rates: Mapping[str, float],
 ) -> tuple[Tensors, Scalars]:
     """The states of all slices as one state, with the names and shapes that a local update gives."""
     whole: Tensors = {}
     slots: Scalars = {}
-    counters: dict[bool, dict[str, Any]] = {}
+    counters: dict[GroupKey, dict[str, Any]] = {}
     name = ""
     for slice_, tensors, scalars in parts:
         name = scalars["name"]
-        kinds = sorted({piece.name in exempt for piece in slice_.pieces})  # the decayed group comes first
-        for kind, group in zip(kinds, scalars["groups"], strict=True):
-            counters.setdefault(kind, group)
+        keys = _group_keys((piece.name for piece in slice_.pieces), exempt, rates)
+        for group_key, group in zip(keys, scalars["groups"], strict=True):
+            counters.setdefault(group_key, group)
         for piece in slice_.pieces:
             for key, value in _slots_of(piece, tensors):
                 _put(whole, key, value, piece, layouts[piece.name])
             slots.update(_slots_of(piece, scalars["slots"]))
-    return whole, {"name": name, "slots": slots, "groups": [counters[kind] for kind in sorted(counters)]}
+    return whole, {"name": name, "slots": slots, "groups": [counters[each] for each in sorted(counters)]}
 
 
 def part(
@@ -53,6 +58,7 @@ def part(
     scalars: Mapping[str, Any],
     layouts: Mapping[str, Layout],
     exempt: set[str],
+    rates: Mapping[str, float],
 ) -> tuple[Tensors, Scalars]:
     """A slice's part of a whole state: the inverse of `join`."""
     mine: Tensors = {}
@@ -64,12 +70,16 @@ def part(
                 value = part_of(like(layout, value.cpu()), piece)
             mine[_piece_key(piece, key)] = value
         slots.update((_piece_key(piece, key), value) for key, value in _under(piece.name, scalars["slots"]))
-    kinds = sorted({piece.name in exempt for piece in slice_.pieces})
-    groups = scalars["groups"]
-    # The saved groups are [decayed, exempt] where both exist; a slice may have only one of them.
-    both = len({name in exempt for name in layouts}) == 2
-    chosen = [groups[int(kind)] if both and len(groups) == 2 else groups[0] for kind in kinds] if groups else []
+    keys = _group_keys((piece.name for piece in slice_.pieces), exempt, rates)
+    groups, whole = scalars["groups"], _group_keys(layouts, exempt, rates)
+    # A slice may have some of the groups only. A state saved with other groups has the same counters in each.
+    chosen = [groups[whole.index(each)] if len(groups) == len(whole) else groups[0] for each in keys] if groups else []
     return mine, {"name": scalars["name"], "slots": slots, "groups": chosen}
+
+
+def _group_keys(names: Iterable[str], exempt: set[str], rates: Mapping[str, float]) -> list[GroupKey]:
+    """The optimizer's groups for these parameters, in the order that `Update` gives them."""
+    return sorted({(name in exempt, factor_of(name, rates)) for name in names})
 
 
 def _put(whole: Tensors, key: str, value: Tensor, piece: Piece, layout: Layout) -> None:

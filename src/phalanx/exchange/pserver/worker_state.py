@@ -32,7 +32,7 @@ class PserverState:
         """Averaging waits for all live workers. No worker is pushing then, so parameters can be pulled."""
         self._parameters.begin()
         average_buffers(self._model, self._group)
-        if not self._group.lockstep or self._job.narrows:
+        if not self._group.lockstep or self._job.pulls_half:
             self._parameters.pull()
 
     def optimizer_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -43,7 +43,7 @@ class PserverState:
             parts.append((each, *states.unpack(reply.body)))
         if not self._group.lockstep:
             self._group.reduce(Topic.BARRIER, np.zeros(0))
-        return states.join(parts, self._job.layouts, set(self._job.exempt))
+        return states.join(parts, self._job.layouts, set(self._job.exempt), self._job.optim.rates)
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         """Rank 0 gives each server its part."""
@@ -52,7 +52,7 @@ class PserverState:
         if self._parameters.begun and self._group.share.world > 1:
             raise AssertionError("a state is loaded before the first step: other workers compute already")
         for each in self._job.slices:
-            part = states.part(each, tensors, scalars, self._job.layouts, set(self._job.exempt))
+            part = states.part(each, tensors, scalars, self._job.layouts, set(self._job.exempt), self._job.optim.rates)
             self._servers.request(MessageKind.LOAD, each, states.pack(*part))
         self._parameters.restart()
 
@@ -141,4 +141,4 @@ class PserverRecovery:
             torch._foreach_copy_(self._parameters.pieces[each.number], values)
             parts.append((each, tensors, scalars))
         residuals = self._residuals.own() if self._residuals is not None else {}
-        return Rescued(*states.join(parts, job.layouts, set(job.exempt)), residuals)
+        return Rescued(*states.join(parts, job.layouts, set(job.exempt), job.optim.rates), residuals)

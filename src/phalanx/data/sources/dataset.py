@@ -1,0 +1,241 @@
+"""The user's own dataset as a source: a map-style torch Dataset, or one of torchvision or Hugging Face."""
+
+import inspect
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from phalanx.custom import load
+from phalanx.custom.construct import construct, parameters_of
+from phalanx.data.base import Framing, Pixels
+from phalanx.data.decode.images import BadImage
+from phalanx.data.decode.resize import resize_all
+from phalanx.data.order import Indices
+from phalanx.data.sources.dataset_fields import Fields, classes_of, fields_of, labels_of
+from phalanx.data.sources.dataset_images import as_pixels
+from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.folders import suggested
+from phalanx.data.sources.labelled import Part
+from phalanx.data.sources.open_request import OpenRequest
+from phalanx.errors import UserError
+
+PROBES = 256  # images that are looked at for size, channels, mean and deviation
+_THREAD_SAFE = ("torchvision", "datasets", "torch")  # libraries whose datasets may be read by several threads
+_VAL_NAMES = ("val", "validation", "test")
+
+
+@dataclass(kw_only=True)
+class DatasetSource(EncodedSource):
+    """Samples of a user's dataset. Several threads read it where it says `thread_safe`; else one at a time."""
+
+    where: str  # what the user calls it
+    dataset: Any
+    fields: Fields
+    lock: AbstractContextManager[Any]
+    rows: Indices  # sample i is the dataset's sample rows[i]
+
+    def name(self, index: int) -> str:
+        return f"{self.where} #{self.rows[index]}"
+
+    def subset(self, chosen: Indices) -> "DatasetSource":
+        return replace(self, description=self.describe_part(chosen), labels=self.labels[chosen], rows=self.rows[chosen])
+
+    def pixels(self, index: int, channels: int | None) -> Pixels:
+        """One image. What cannot be read is a bad image; any other error is one of the user's code."""
+        try:
+            with self.lock:
+                sample = self.dataset[int(self.rows[index])]
+            return as_pixels(self.fields.take(sample, self.where)[0], channels, self.where)
+        except OSError as error:  # Pillow's UnidentifiedImageError is one
+            raise BadImage(str(error)) from error
+
+    def encoded(self, index: int) -> bytes:
+        """As a PNG, for those who pack the data."""
+        pixels, out = self.pixels(index, self.channels), BytesIO()
+        Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).save(out, "PNG")
+        return out.getvalue()
+
+    def _decode(self, wanted: list[int], framing: Framing, epoch: int, out: Pixels) -> list[str]:
+        images, reasons = [], []
+        for index in wanted:
+            try:
+                images.append(self.pixels(index, self.channels))
+                reasons.append("")
+            except BadImage as error:
+                images.append(np.zeros((1, 1, self.channels), dtype=np.uint8))
+                reasons.append(str(error))
+        sizes = np.array([image.shape[:2] for image in images], dtype=np.int64)
+        views = framing.views(np.array(wanted, dtype=np.int64), sizes, epoch)
+        good = [place for place, reason in enumerate(reasons) if not reason]
+        made = np.empty((len(good), *out.shape[1:]), dtype=np.uint8)
+        chosen = [images[place] for place in good]
+        resize_all(
+            chosen, [views[place] for place in good], framing.size, framing.interpolation, framing.pad_mode, made
+        )
+        out[good] = made
+        return reasons
+
+
+@dataclass(frozen=True)
+class UserDataset:
+    """What a reference in `data.source` or `data.val` names, and how to get a split of it."""
+
+    reference: str
+    value: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def _parameter(self) -> str | None:
+        if not _is_factory(self.value):
+            return None
+        return next((name for name in ("split", "train") if name in parameters_of(self.value)), None)
+
+    def split(self, part: Part) -> Any:
+        """The dataset object of a split; None where there is none."""
+        if not _is_factory(self.value):
+            return self._part_of(self.value, part)
+        if self._parameter == "train":
+            return self._called({"train": part == "train"})
+        if self._parameter is None:
+            return self._part_of(self._called({}), part)
+        if part == "train":
+            return self._called({"split": part})
+        *others, last = _VAL_NAMES  # as the dataset calls it: torchvision's have `test` or `val`
+        for name in others:
+            try:
+                return self._called({"split": name})
+            except (UserError, ValueError, KeyError) as error:
+                if isinstance(error, UserError) and not isinstance(error.__cause__, ValueError | KeyError):
+                    raise
+        return self._called({"split": last})
+
+    def _called(self, offered: Mapping[str, Any]) -> Any:
+        return construct(self.value, self.reference, "data.options", offered, self.options)
+
+    def _part_of(self, made: Any, part: Part) -> Any:
+        splits = self._splits(made)
+        if splits is None:
+            return made if part == "train" else None
+        names = ("train",) if part == "train" else _VAL_NAMES
+        return next((splits[name] for name in names if name in splits), None)
+
+    @staticmethod
+    def _splits(made: Any) -> Mapping[str, Any] | None:
+        """Hugging Face's DatasetDict, or any dictionary of splits."""
+        return made if isinstance(made, Mapping) and "train" in made else None
+
+
+def _is_factory(value: Any) -> bool:
+    return inspect.isclass(value) or inspect.isroutine(value)
+
+
+def open_dataset(reference: str, want: OpenRequest) -> DatasetSource:
+    """The training part of the dataset that a reference names, or all of it."""
+    found = UserDataset(reference, load(reference), want.config.options).split("train")
+    if found is None:
+        raise UserError(
+            f"{reference} gives no training data", why="it returned None", remedy="return a dataset for split='train'"
+        )
+    return _source(found, reference, want)
+
+
+def open_dataset_val(reference: str, want: OpenRequest) -> DatasetSource | None:
+    """Its validation part, if it has one."""
+    found = UserDataset(reference, load(reference), want.config.options).split("val")
+    return None if found is None else _source(found, reference, want)
+
+
+def _source(dataset: Any, where: str, want: OpenRequest) -> DatasetSource:
+    _refuse_iterable(dataset, where)
+    config = want.config
+    safe = _thread_safe(dataset)
+    lock: AbstractContextManager[Any] = nullcontext() if safe else threading.Lock()
+
+    def item(index: int) -> Any:
+        with lock:
+            return dataset[index]
+
+    fields = fields_of(dataset, config.image_field, config.label_field, where)
+    labels, note = labels_of(dataset, fields, item, where)
+    classes = classes_of(dataset, fields, labels, where)
+    suggestion = suggested(where, want.channels)
+    source = DatasetSource(
+        description=f"{where}, {len(labels):,} images in {len(classes):,} classes",
+        classes=classes,
+        labels=labels,
+        channels=suggestion.channels,
+        image_size=suggestion.image_size,
+        mean=suggestion.mean,
+        std=suggestion.std,
+        notes=_notes(note, safe, where, want.pool),
+        pool=want.pool,
+        where=where,
+        dataset=dataset,
+        fields=fields,
+        lock=lock,
+        rows=np.arange(len(labels), dtype=np.int64),
+    )
+    return _with_statistics(source, dataset, want.channels)
+
+
+def _notes(note: str, safe: bool, where: str, pool: Executor | None) -> tuple[str, ...]:
+    locked = f"{where} is read by one thread at a time; if several may, set thread_safe = True in the class"
+    return (*([note] if note else []), *([locked] if not safe and pool is not None else []))
+
+
+def _with_statistics(source: DatasetSource, dataset: Any, channels: int | None) -> DatasetSource:
+    """Channels, size, mean and deviation, from some of the images; what the dataset itself says comes first."""
+    indices = np.unique(np.linspace(0, len(source) - 1, min(PROBES, len(source))).astype(np.int64)).tolist()
+    images = []
+    for index in indices:
+        try:
+            images.append(source.pixels(index, channels))
+        except BadImage:
+            continue  # training and evaluation report it
+    if not images:
+        return source
+    source.channels = channels or max(image.shape[2] for image in images)
+    images = [np.repeat(each, source.channels, axis=2) if each.shape[2] < source.channels else each for each in images]
+    shapes = {image.shape[:2] for image in images}
+    if len(shapes) == 1:
+        source.extent = (height, width) = next(iter(shapes))
+        source.image_size = min(height, width)
+    flat = np.concatenate([image.reshape(-1, source.channels) for image in images]).astype(np.float64) / 255
+    source.mean = _own(dataset, "mean") or tuple(np.round(flat.mean(axis=0), 4).tolist())
+    source.std = _own(dataset, "std") or tuple(np.round(np.maximum(flat.std(axis=0), 1 / 255), 4).tolist())
+    return source
+
+
+def _own(dataset: Any, name: str) -> tuple[float, ...] | None:
+    """Numbers that the dataset gives; `mean` may also be a method, of something else."""
+    found = getattr(dataset, name, None)
+    return tuple(float(each) for each in found) if isinstance(found, tuple | list) else None
+
+
+def _thread_safe(dataset: Any) -> bool:
+    said = getattr(dataset, "thread_safe", None)
+    if said is not None:
+        return bool(said)
+    inner = getattr(dataset, "dataset", None)  # torch's Subset
+    known = type(dataset).__module__.split(".")[0] in _THREAD_SAFE
+    return known and (inner is None or _thread_safe(inner))
+
+
+def _refuse_iterable(dataset: Any, where: str) -> None:
+    lacks = [name for name in ("__len__", "__getitem__") if not hasattr(dataset, name)]
+    if not lacks:
+        return
+    iterable = hasattr(dataset, "__iter__")
+    raise UserError(
+        f"{where} gives {'an iterable-only dataset' if iterable else f'a {type(dataset).__name__}'}",
+        why=f"it has no {' and no '.join(lacks)}. Training reads samples by number, in an order that it can resume "
+        "exactly and share among workers",
+        remedy="give a dataset with __len__ and __getitem__; or write the samples to files: `phalanx data pack`",
+    )
