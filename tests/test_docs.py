@@ -22,7 +22,7 @@ SOURCE = ROOT / "src" / "phalanx"
 # log.md is history, and migrate.md is made from a table that has its own tests.
 PAGES = sorted(
     [path for path in (ROOT / "docs").rglob("*.md") if path.name not in ("log.md", "migrate.md")]
-    + [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    + [*(ROOT / "examples").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 )
 PHALANX = typer.main.get_group(app)
 SECTIONS = {key.partition(".")[0] for key in setting_keys() if "." in key}
@@ -80,6 +80,14 @@ def is_source(span: str) -> bool:
 def test_source_paths_are_recognised() -> None:
     assert all(map(is_source, ("engine/loop.py", "tests/lab/hosts.py", "exchange/pserver/", "native/winograd.c")))
     assert not any(map(is_source, ("nets.py", "./nets.py", "train/", "runs/NAME-TIME", "eval/", "data.val")))
+
+
+def test_names_are_where_the_guide_for_contributors_says() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
+    found = re.findall(r"`(\w+)(?:\.\w+)?` in `([\w/]+\.py)`", text)
+    assert len(found) > 5
+    for name, path in found:
+        assert name in (SOURCE / path).read_text(encoding="utf-8"), f"{name} is not in {path}"
 
 
 def test_every_package_is_on_the_map() -> None:

@@ -24,7 +24,7 @@ def phalanx(cwd: Path, *words: str) -> str:
 
 
 def assert_figures(roles: list[RoleRecord], status: str) -> None:
-    """Every trainer's own, and who is the slowest."""
+    """Each trainer's own numbers, and the slowest one."""
     trainers = [role for role in roles if role.name.startswith("trainer-")]
     for role in trainers:
         assert role.step == 6
@@ -55,7 +55,7 @@ def test_a_first_trainer_with_the_terminal_has_a_log_too(tmp_path: Path, log_dir
     os.close(ours)
     assert process.wait(120) == 0, seen.decode()
     assert b"\x1b[" in seen
-    assert b"run ends in" in seen  # the live display
+    assert b"eta" in seen  # the live display
     folder = tmp_path / (log_dir or "run/logs")
     assert sorted(path.name for path in folder.glob("*.log")) == ["trainer-0.log", "trainer-1.log"]
     for rank in range(2):

@@ -1,4 +1,4 @@
-"""Smaller images at first: when which size is seen, what is refused, and that a run says so."""
+"""Progressive resizing: which size is used when, what is refused, and that a run reports it."""
 
 from pathlib import Path
 
@@ -42,9 +42,9 @@ def test_each_size_lasts_until_its_step() -> None:
 @pytest.mark.parametrize(
     ("sizes", "parts"),
     [
-        (asked((32, "2ep")), ("32 pixels until 2ep", "whole ones have 32", "data.image_size")),
-        (asked((24, "5ep"), (16, "2ep")), ("16 pixels until 2ep", "step 50", "until step 125", "in the order")),
-        (asked((16, "0st")), ("16 pixels until 0st", "not be used for a single step")),
+        (asked((32, "2ep")), ("32 pixels until 2ep", "the full size is 32", "data.image_size")),
+        (asked((24, "5ep"), (16, "2ep")), ("16 pixels until 2ep", "step 50", "ends at step 125", "sort the sizes")),
+        (asked((16, "0st")), ("16 pixels until 0st", "not be used in any step")),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(sizes: list[tuple[int, Duration]], parts: tuple[str, ...]) -> None:
@@ -53,15 +53,15 @@ def test_sizes_that_make_no_sense_are_refused(sizes: list[tuple[int, Duration]],
     assert_helpful(caught.value, *parts)
 
 
-def test_a_size_that_a_model_cannot_see_is_refused_before_it_trains(tmp_path: Path) -> None:
+def test_a_size_that_a_model_cannot_take_is_refused_before_it_trains(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         train_digits(tmp_path / "run", "model.name=cifar_fast", "train.sizes=[[8, 1ep]]")
-    assert_helpful(caught.value, "cifar_fast cannot see images of 8 pixels", "too small", "ResNet")
+    assert_helpful(caught.value, "cifar_fast cannot take images of 8 pixels", "too small", "ResNet")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("length", "whole"), [("2st", "then 16"), ("1st", "16 never")])
-def test_a_run_tells_its_sizes(tmp_path: Path, length: str, whole: str) -> None:
+def test_a_run_reports_its_sizes(tmp_path: Path, length: str, whole: str) -> None:
     small = ["model.name=wrn10_1", f"train.length={length}", "train.sizes=[[8, 1st]]"]
     start, *_ = read_events(train_digits(tmp_path / "run", *small, *LEAN))
     assert start["decisions"]["image size"] == f"8 until step 1, {whole}"

@@ -82,7 +82,7 @@ def test_a_restored_run_may_begin_earlier_and_puts_the_rest_aside(tmp_path: Path
     steps(first, 4)
     folder = save(first, tmp_path)
     (warning,) = continued(second, folder, at_step=2)
-    assert "saved after step 2" in warning
+    assert "checkpoints saved after step 2 are no longer part of the run" in warning
     assert "step-00000004" in warning
     assert same(second.weights(), early)
     assert [path.name for path in checkpoint.steps_saved(folder)] == ["step-00000002"]
@@ -101,7 +101,7 @@ def test_other_samples_per_step_are_told_and_counted_anew(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (SEVEN, ("knows 4 classes, the data has 7", "--init-from with model.new_head=true")),
+        (SEVEN, ("has 4 classes, the data has 7", "--init-from with model.new_head=true")),
         ("model.name=wrn10_1", ("a checkpoint of cifar_resnet20, not of wrn10_1", "--model cifar_resnet20")),
         ("train.length=3st", ("is finished: 3 of 3 steps", "--epochs")),
     ],
@@ -140,8 +140,11 @@ def renamed(tensors: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: renamed(t, "0.weight", "0.kernel"), ("1 tensors are missing (0.weight", "1 are foreign (0.kernel")),
-        (lambda t: t | {"9.weight": torch.zeros(1)}, ("1 are foreign (9.weight", "check --model")),
+        (
+            lambda t: renamed(t, "0.weight", "0.kernel"),
+            ("1 tensors are missing (0.weight", "1 are unexpected (0.kernel"),
+        ),
+        (lambda t: t | {"9.weight": torch.zeros(1)}, ("1 are unexpected (9.weight", "check --model")),
         (lambda t: {name: t[name] for name in ("0.weight", "0.bias")}, ("2 tensors are missing (6.bias, 6.weight",)),
         (lambda t: t | {"6.bias": torch.zeros(7)}, ("6.bias is [7] and should be [4]", "model.new_head=true")),
     ],
@@ -183,7 +186,7 @@ def test_a_new_head_stays_fresh_where_the_classes_are_others(tmp_path: Path) -> 
     seven = tiny_run(SEVEN, model=network(7))
     seven.state.model.default_cfg = {"classifier": "6"}  # type: ignore[assignment]  # as timm's models say it
     fresh = seven.weights()
-    with pytest.raises(UserError, match="knows 4 classes, the data has 7"):
+    with pytest.raises(UserError, match="has 4 classes, the data has 7"):
         initialize_from(folder, seven.state, seven.spec, new_head=False)
     initialize_from(folder, seven.state, seven.spec, new_head=True)
     for name, tensor in seven.weights().items():
@@ -201,4 +204,4 @@ def test_a_new_run_starts_from_a_file_of_weights(tmp_path: Path) -> None:
     (tmp_path / "weights.pth").write_bytes(b"\x80\x02}q\x00.")
     with pytest.raises(UserError) as caught:
         initialize_from(tmp_path / "weights.pth", tiny.state, tiny.spec, new_head=False)
-    assert_helpful(caught.value, "weights.pth cannot be read as weights", "a pickled .pth can run code")
+    assert_helpful(caught.value, "weights.pth cannot be read as weights", "pickles such as .pth can run code")

@@ -1,4 +1,4 @@
-"""A peer that computes is there, one that is stopped is silent, one without the key is nobody. Real processes."""
+"""A process that computes is alive, one that is stopped is silent, one without the key does not count."""
 
 import ctypes
 import os

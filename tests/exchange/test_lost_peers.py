@@ -1,4 +1,4 @@
-"""Processes that nobody of ours started, on one machine and on two hosts: who is gone or silent is missed, and named.
+"""Jobs started without our launchers, on one machine and on two hosts: a worker that is gone or silent is named.
 
 `exchange.timeout_s` is far beyond what these tests wait for: it is never what ends a job here.
 """
@@ -93,7 +93,7 @@ def ranks(host: str, world: int) -> Callable[[int], dict[str, str]]:
 
 @contextmanager
 def partition(lab: Lab) -> Iterator[None]:
-    """Nothing that one host sends reaches the other, and nobody is told."""
+    """Nothing that one host sends reaches the other, without any error at either."""
     rules = [("h1", lab.address("h2")), ("h2", lab.address("h1"))]
     try:
         for host, other in rules:
@@ -242,7 +242,7 @@ def test_listeners_keep_to_the_range_of_ports(
     until(lambda: not lab.processes(str(run)))
 
 
-def test_whom_a_trainer_waits_for_is_said(tmp_path: Path) -> None:
+def test_a_trainer_prints_which_one_it_waits_for(tmp_path: Path) -> None:
     role, words = ranks("127.0.0.1", 2), ["exchange.timeout_s=12", "--out", str(tmp_path / "run")]
     with ending() as started:
         started.append(here(role(1), *words))
@@ -255,4 +255,4 @@ def test_whom_a_trainer_waits_for_is_said(tmp_path: Path) -> None:
         started.append(here(role(0), *words))
         output = said(started[0])
     assert "waits for trainer-1; 1 of 2 are here" in output
-    assert "waits in vain for trainer-1" in output
+    assert "waited in vain for trainer-1" in output

@@ -35,6 +35,6 @@ def test_one_that_does_not_come_is_missed() -> None:
     place = f"127.0.0.1:{free_port('127.0.0.1')}"
     with pytest.raises(UserError, match=f"trainer-1 on .* cannot reach trainer-0 at {place}"):
         StoreRendezvous(Role(rank=1, world=2, master=place), 2)
-    with pytest.raises(UserError, match=r"trainer-0 on .* waits in vain for trainer-1") as caught:
+    with pytest.raises(UserError, match=r"trainer-0 on .* waited in vain for trainer-1") as caught:
         StoreRendezvous(Role(rank=0, world=2, master=place), 2)
     assert "1 of 2 came within 2 s" in caught.value.why

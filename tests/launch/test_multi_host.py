@@ -1,4 +1,4 @@
-"""A directory that is sent to hosts, and a run's folder that is or is not theirs: on hosts with real sshd and rsync."""
+"""Directories that are copied to hosts, and run folders on shared and separate disks: real sshd and rsync."""
 
 import shlex
 import shutil
@@ -48,7 +48,7 @@ def test_a_folder_inside_of_the_one_that_is_sent_on_a_disk_that_all_share(lab: L
 
 @pytest.mark.parametrize("first", ["h1", "localhost"])
 def test_the_run_has_what_dry_run_promises_where_the_first_host_is_the_launching_one(lab: Lab, first: str) -> None:
-    """Hosts that share no disk; the run's folder lies in the directory that is sent."""
+    """Hosts that share no disk; the run folder is inside the copied directory."""
     checkout(lab.own_of("h1") / f"project-{first}")
     project, run = lab.own / f"project-{first}", lab.own_of("h1") / f"project-{first}" / "run"
     words = ["-n", "2", "--ips", f"{first},h2", "--sync-dst-dir", str(lab.own / f"there-{first}")]

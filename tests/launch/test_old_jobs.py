@@ -212,7 +212,7 @@ def test_paddles_servers_and_trainers_on_two_hosts_need_no_key(lab: Lab, tmp_pat
         said = started.finish()
     assert said.pop("early") == "no answer\n"
     for name in ("server", "trainer-0"):
-        assert said[name].count(f"{NO_KEY}: parameter servers take connections from {address} and, until") == 1
+        assert said[name].count(f"{NO_KEY}: parameter servers accept connections from {address} and, until") == 1
         assert "PHALANX_KEY_FILE" in said[name]
     assert NO_KEY not in said["trainer-1"]
     assert len(steps(tmp_path / "run")[-1]["ranks"]) == 2
@@ -229,7 +229,7 @@ def test_a_paddle_server_that_knows_the_trainers_hosts_never_lets_others_in(lab:
     trainer = env("PADDLE_TRAINING_ROLE=TRAINER PADDLE_TRAINER_ID=1 PADDLE_CURRENT_IP=h3")
     refused = lab.run("h3", [*PHALANX, *SHORT], env={**variables, **trainer}, cwd=tmp_path, check=False)
     assert refused.returncode == 2
-    assert f"would not let this trainer in, which comes from {lab.address('h3')}" in " ".join(refused.stderr.split())
+    assert f"would not accept this trainer, which connects from {lab.address('h3')}" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.lab
@@ -268,5 +268,5 @@ def test_mxnets_launcher_over_ssh_needs_no_key(lab: Lab, tmp_path: Path) -> None
         said = started.finish()
     hosts = f"{lab.address('h2')}, {lab.address('h3')}"
     assert said["server"].count(NO_KEY) == 1
-    assert f"take connections from {hosts} only, and the processes have agreed on a key at h1:9092" in said["server"]
+    assert f"accept connections from {hosts} only, and the processes have agreed on a key at h1:9092" in said["server"]
     assert len(steps(tmp_path / "run")[-1]["ranks"]) == 2

@@ -1,4 +1,4 @@
-"""How many cores there are for us."""
+"""How many cores this process may use."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What changes numbers is settled from what all workers have."""
+"""Settings that change numbers are chosen from the machines of all workers."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_nothing_that_changes_numbers_stays_open() -> None:
     assert (machine.threads, machine.allocator, machine.device) == ("auto", "auto", "auto")  # each host's own
 
 
-def test_every_worker_settles_the_same_whatever_it_is() -> None:
+def test_every_worker_chooses_the_same() -> None:
     reports = [BF16, AMX, PLAIN, NO_COMPILER]
     arrived = [MachineReport.from_json(report.to_json()) for report in reports]
     assert arrived == reports
@@ -79,8 +79,8 @@ def test_a_run_keeps_what_it_began_with_and_says_where_that_is_slow() -> None:
     (note,) = job_settings.warnings
     assert "bf16 is slow on h3" in note
     assert "--precision fp32" in note
-    anew = began.model_copy(update={"precision": "auto"})
-    assert choose_for_job(anew, [PLAIN]).machine.precision == "fp32"
+    again = began.model_copy(update={"precision": "auto"})
+    assert choose_for_job(again, [PLAIN]).machine.precision == "fp32"
 
 
 def test_a_run_of_cpus_that_goes_on_on_a_gpu_says_what_it_keeps() -> None:
@@ -89,11 +89,11 @@ def test_a_run_of_cpus_that_goes_on_on_a_gpu_says_what_it_keeps() -> None:
     assert job_settings.machine.precision == "fp32"
     assert len(job_settings.warnings) == 3  # the fast path is for CPUs alone
     assert "precision=fp32 is kept from the run's beginning; on this GPU it would be bf16" in job_settings.warnings[0]
-    assert "machine.precision=auto settles it anew" in job_settings.warnings[0]
+    assert "machine.precision=auto chooses again" in job_settings.warnings[0]
 
 
 def test_all_compute_as_the_first_was_asked_to() -> None:
-    """One that joins later may have its settings from the run's file, where all is settled."""
+    """A worker that joins later may have its settings from the run's file, where all are chosen."""
     first = replace(BF16, asked={"precision": "auto", "fast_path": "off"})
     assert (
         choose_for_job(config(precision="fp32"), [first, AMX]).machine
@@ -101,7 +101,7 @@ def test_all_compute_as_the_first_was_asked_to() -> None:
     )
 
 
-def test_who_joins_later_takes_part_or_says_that_it_cannot() -> None:
+def test_a_worker_that_joins_later_takes_part_or_is_refused() -> None:
     job_settings = choose_for_job(config(), [BF16, AMX])
     refuse_unable(job_settings, PLAIN)  # slow at it, but able
     with pytest.raises(UserError, match="h4"):
@@ -118,7 +118,7 @@ def test_one_host_without_a_gpu_keeps_all_on_cpus() -> None:
     assert not job_settings.machine.compile
 
 
-def test_other_versions_of_libraries_are_told() -> None:
+def test_other_versions_of_libraries_are_warned_of() -> None:
     (note,) = choose_for_job(config(), [BF16, replace(AMX, libraries="torch 3")]).warnings
     assert "h1 has torch 2, but h2 has torch 3" in note
 

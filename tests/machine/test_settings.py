@@ -48,7 +48,7 @@ def test_the_device_is_what_is_there_or_what_is_set() -> None:
 @glibc
 def test_freed_memory_is_kept_where_activations_are() -> None:
     assert str(chosen(device="cpu").decisions["allocator"]) == (
-        "keep (freed memory is reused instead of faulted in anew)"
+        "keep (freed memory is reused, not returned to the kernel)"
     )
     for choice in ("keep", "system"):
         assert chosen(allocator=choice).decisions["allocator"] == Decision(choice, "as you set it")

@@ -115,7 +115,7 @@ def test_forward_and_backward(name: str, size: int, channels: int) -> None:
 
 @pytest.mark.parametrize(("name", "smallest"), SMALLEST.items())
 def test_an_image_too_small_is_refused_with_the_size_that_works(name: str, smallest: int) -> None:
-    with pytest.raises(UserError, match="cannot see images of 8 pixels") as raised:
+    with pytest.raises(UserError, match="cannot take images of 8 pixels") as raised:
         build(name, size=8)
     assert f"data.image_size={smallest} " in raised.value.remedy
     build(name, size=smallest)

@@ -21,7 +21,7 @@ def test_patches_leave_the_first_layer_uncorrelated() -> None:
     # neighbouring pixels alike, as in photographs
     images = F.avg_pool2d(torch.randn(64, 3, 20, 20), 3, stride=1) * 3
     model = net()
-    model.look_at(images)
+    model.fit_whitening(images)
     whitening = model.get_buffer("whitening")
     answers = F.conv2d(images, whitening).permute(1, 0, 2, 3).flatten(1)
     moments = answers @ answers.T / answers.shape[1]

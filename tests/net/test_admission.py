@@ -1,4 +1,4 @@
-"""A job without a key: a trainer from elsewhere is told so, and a warning names the remedy where others could come."""
+"""A job without a key: a trainer from another host is refused, and a warning names the remedy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who is on the list comes in; who is not does not, unless he comes first and from a private network."""
+"""Listed addresses are accepted; others are not, except for private ones before the list is closed."""
 
 from phalanx.net.allowlist import Allowlist
 

@@ -69,9 +69,9 @@ def test_a_run_that_runs_and_one_that_was_killed(tmp_path: Path) -> None:
         assert found.steps >= 4
         assert found.images_per_s is not None
         assert (found.best_top1, found.k) == (None, None)
-        told = "; ".join(found.remarks)
-        assert "nothing is evaluated yet" in told
-        assert f"runs, or was killed, at step {found.steps:,} of 46,000; heard of" in told
+        remarks = "; ".join(found.remarks)
+        assert "nothing is evaluated yet" in remarks
+        assert f"running or killed at step {found.steps:,} of 46,000; last event" in remarks
 
 
 def test_damage_is_remarked_and_what_can_be_read_is(digits_run: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_damage_is_remarked_and_what_can_be_read_is(digits_run: Path, tmp_path: 
         assert (found.best_top1, found.final_topk, found.state) == (whole.best_top1, whole.final_topk, "finished")
     (run / "summary.json").unlink()
     found = row(run)
-    assert "not as it should be" in found.remarks[1]
+    assert "events.jsonl has an invalid event" in found.remarks[1]
     assert (found.best_top1, found.state) == (None, "unknown")
     (run / "events.jsonl").write_text("")
     assert "training has not begun" in row(run).remarks

@@ -295,7 +295,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path) -> None:
     try:
         with pytest.raises(UserError, match="cannot be written") as caught:
             train(small_disk / "run", *SMALL, "checkpoint.every=1st", "checkpoint.keep_last=50")
-        assert "is whole" in caught.value.remedy or "are valid" in caught.value.remedy
+        assert "is complete" in caught.value.remedy or "are valid" in caught.value.remedy
         newest = checkpoint.latest_path(small_disk / "run" / "checkpoints")
         assert newest is not None
         checkpoint.verify(newest)
@@ -310,7 +310,7 @@ def test_resume_explains_what_it_cannot_do(uninterrupted: Path, tmp_path: Path) 
         train(uninterrupted, "model.name=cifar_resnet8", "train.length=9ep", resume=True)
     with pytest.raises(UserError, match="optimizer sgd"):
         train(uninterrupted, "optim.name=adamw", "train.length=9ep", resume=True)
-    with pytest.raises(UserError, match="knows 10 classes, the data has 7"):
+    with pytest.raises(UserError, match="has 10 classes, the data has 7"):
         train(
             uninterrupted,
             "data.source=synthetic",
@@ -399,5 +399,5 @@ def test_bad_input_is_explained_and_makes_no_folder(tmp_path: Path, settings: li
 
 def test_an_unwritable_place_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be made"):
+    with pytest.raises(UserError, match="cannot be created"):
         train(tmp_path / "file" / "run", *SMALL)

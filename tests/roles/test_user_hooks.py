@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import phalanx as phalanx_api
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
 
@@ -147,6 +148,10 @@ def test_everything_of_the_users_own_is_seen_in_the_run(alone: Path) -> None:
     assert summary["finished"]
     assert summary["last"]["metrics"] == evals[-1]["metrics"]
     assert "mean_recall" in summary["best"]["metrics"]
+    run = phalanx_api.load(alone)
+    assert run.history("val/worst_recall") == ([4, 8], [found["metrics"]["worst_recall"] for found in evals])
+    assert run.history("Patience/epoch_loss").steps == [4, 8]
+    assert run.best.metrics == summary["best"]["metrics"]
     assert (alone / "calls.txt").read_text() == "start " + "step " * 9 + "end"
 
 

@@ -15,7 +15,7 @@ from phalanx.errors import UserError
 from phalanx.runs import checkpoint
 from phalanx.runs.events import read_events
 from phalanx.runs.resume import choose, step_at
-from phalanx.runs.rewind import find_step, put_aside_after, told_aside
+from phalanx.runs.rewind import aside_warnings, find_step, put_aside_after
 from tests.conftest import LEAN, train_digits
 
 # 16 steps an epoch, the last of them with two samples only
@@ -73,7 +73,7 @@ def test_going_back_ends_as_before_bit_for_bit(run: Path, words: list[str]) -> N
     before, place = metrics(run), run if words else run / "checkpoints" / "step-00000016"
     said = phalanx("train", "--resume", str(place), *words)
     assert "resumed at step 16 from" in said
-    assert f"it is kept in {aside_of(run)} (step-00000020, step-00000024, step-00000028, step-00000032)" in said
+    assert f"they are kept in {aside_of(run)} (step-00000020, step-00000024, step-00000028, step-00000032)" in said
     assert_same_end(run)
     assert metrics(run) == before
     assert "after step 16" in (run / "log.txt").read_text()
@@ -151,9 +151,9 @@ def test_one_that_was_put_aside_can_be_brought_back(run: Path) -> None:
         choose(folder / "after-step-00000008-then" / "step-00000012", None)
     (folder / "after-step-00000008-then" / "step-00000012").rename(folder / "step-00000012")
     assert find_step(folder, 12) == folder / "step-00000012"
-    assert "step-00000016, " in told_aside(folder, 8)[0]
+    assert "step-00000016, " in aside_warnings(folder, 8)[0]
     put_aside_after(folder, 4, "then")  # the same second
-    assert len(told_aside(folder, 4)) == 2
+    assert len(aside_warnings(folder, 4)) == 2
 
 
 def test_the_best_is_never_one_that_is_void(run: Path) -> None:

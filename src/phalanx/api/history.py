@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from phalanx.errors import UserError, nearest
 from phalanx.runs import events as ev
-from phalanx.runs.events import read_events
+from phalanx.runs.events import Record, read_events
 
 # name → the kind of event that has it, and its field there
 CURVES = {
@@ -34,10 +34,34 @@ class History(NamedTuple):
 
 
 def read_history(run: Path, name: str) -> History:
-    """One curve of a run. What a resume superseded is left out."""
-    if name not in CURVES:
-        raise UserError(f"a run has no curve {name!r}", why="unknown name", remedy=nearest(name, CURVES))
-    kind, field = CURVES[name]
-    chosen = [record for record in read_events(run) if record["kind"] == kind and record.get(field) is not None]
-    chosen.sort(key=lambda record: record["step"])  # an evaluator's events may come later than steps after them
-    return History([record["step"] for record in chosen], [record[field] for record in chosen])
+    """One curve of a run. What a resume superseded is left out.
+
+    Your own metrics are `val/NAME`, and numbers that your callbacks return `CALLBACK/NAME`.
+    """
+    records = read_events(run)
+    if name in CURVES:
+        kind, field = CURVES[name]
+        points = [(record["step"], record.get(field)) for record in records if record["kind"] == kind]
+    else:
+        own = _own_curves(records)
+        if name not in own:
+            raise UserError(f"a run has no curve {name!r}", why="unknown name", remedy=nearest(name, [*CURVES, *own]))
+        points = own[name]
+    # An evaluator's events may come later than steps after them.
+    chosen = sorted(((step, value) for step, value in points if value is not None), key=lambda point: point[0])
+    return History([step for step, _ in chosen], [value for _, value in chosen])
+
+
+def _own_curves(records: list[Record]) -> dict[str, list[tuple[int, float | None]]]:
+    """The numbers of the user's own code, by the name of the curve."""
+    found: dict[str, list[tuple[int, float | None]]] = {}
+    for record in records:
+        if record["kind"] == ev.Eval.kind:
+            numbers = {f"val/{name}": value for name, value in record.get("metrics", {}).items()}
+        elif record["kind"] == ev.Callback.kind:
+            numbers = {f"{record['name']}/{name}": value for name, value in record["values"].items()}
+        else:
+            continue
+        for name, value in numbers.items():
+            found.setdefault(name, []).append((record["step"], value))
+    return found

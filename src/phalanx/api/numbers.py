@@ -21,6 +21,7 @@ class Score:
     topk: float
     k: int
     loss: float
+    metrics: dict[str, float] = field(default_factory=dict)  # of your own, by name
 
 
 @dataclass(frozen=True)
@@ -43,3 +44,4 @@ class Evaluation:
     classes: list[ClassResult] = field(repr=False)
     unreadable: list[tuple[str, str]] = field(repr=False)  # (image, reason)
     folder: Path
+    metrics: dict[str, float] = field(default_factory=dict)  # of your own, by name

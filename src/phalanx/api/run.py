@@ -184,6 +184,7 @@ class Run:
             classes=measured.classes,
             unreadable=result.bad_images,
             folder=measured.folder,
+            metrics=result.metrics,
         )
 
     @refuse_unknown
@@ -227,7 +228,7 @@ class Run:
                 why="a run is evaluated after each eval.every, by default an epoch",
                 remedy="train longer: run.resume()",
             )
-        return Score(found.step, found.epoch, found.top1, found.topk, found.k, found.loss)
+        return Score(found.step, found.epoch, found.top1, found.topk, found.k, found.loss, found.metrics)
 
     def _trained(self, device: str) -> "Trained":
         """The best model, read once for as long as it is the best."""

@@ -82,7 +82,7 @@ def agree(model: nn.Module, chosen: Mapping[str, Any]) -> str:
         return ""
     return (
         f"convolutions keep the algorithms that were chosen on {before}; this is {here}, where others may be faster: "
-        "machine.fast_path=auto chooses anew (and changes the numbers)"
+        "machine.fast_path=auto chooses again (and changes the numbers)"
     )
 
 

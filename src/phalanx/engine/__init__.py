@@ -1,1 +1,1 @@
-"""The training engine: state, step, loop, evaluation, loss, and the settings chosen for the machine."""
+"""The training engine: state, inputs, loss, step, loop, evaluation, checkpoints."""

@@ -1,7 +1,7 @@
-"""All workers of a job have the same settings and see the same data, or it is refused before the first step.
+"""Before the first step, workers compare their settings and their data; a difference is refused.
 
-Our own launchers start all workers with one command. Others (torchrun, mpirun, srun, a script) may start each with
-another one, on hosts whose data differ: the job would train, and what it learns would be nobody's.
+Our own launchers give all workers the same configuration. Other launchers (torchrun, mpirun, srun, a script) may start
+each worker with other flags, or on hosts whose data differ.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from phalanx.errors import UserError
 from phalanx.exchange.rendezvous import Rendezvous
 from phalanx.machine.job_settings import JOB_WIDE
 
-# Each host's own: where things are, and how much of the machine is used. Data are compared by what is in them.
+# May differ between hosts: paths, and how much of the machine is used. Data are compared by their content.
 _OWN = {
     *("name", "data.source", "data.val", "data.val_labels", "data.quarantine"),
     *("data.threads", "data.prefetch", "data.service", "data.service_key", "data.service_fallback"),
@@ -29,35 +29,35 @@ _CODE = "code of "  # before the name of a file of the user's own code
 
 
 def refuse_other_settings(rendezvous: Rendezvous, config: RunConfig, worker: int) -> None:
-    """Raise where a worker was started with another value of a setting than the first one. All workers call this."""
+    """Refuse a worker whose settings differ from the first worker's. All workers call this."""
     settings = {key: value for key, value in flatten(config.model_dump(mode="json")).items() if key not in _OWN}
     digests = {**settings.pop("code.files"), **settings.pop("code.packages")}
     settings |= {f"{_CODE}{name}": digest[:12] for name, digest in digests.items()}
-    # The run's file, from which one that joins later may have its settings, says what was settled since.
+    # A worker that joins later may read its settings from config.yaml, where the job-wide ones are chosen already.
     job_settings = {f"machine.{name}" for name in JOB_WIDE}
-    found = _first_difference(rendezvous, "settings", settings, worker, but_of_joiners=job_settings)
+    found = _first_difference(rendezvous, "settings", settings, worker, ignored_if_joining=job_settings)
     if found is not None:
-        key, told = found
+        key, values = found
         if key.startswith(_CODE):
-            raise _other_code(key, told)
+            raise _other_code(key, values)
         raise UserError(
-            f"the workers of this job differ in {key}: {told}",
+            f"the workers of this job differ in {key}: {values}",
             why="each computes a part of every step, so all must have the same settings",
             remedy="start all of them with the same recipe, flags and settings",
         )
 
 
-def _other_code(key: str, told: str) -> UserError:
+def _other_code(key: str, values: str) -> UserError:
     name = key.removeprefix(_CODE)
     return UserError(
-        f"the workers of this job have different code in {name}: {told}",
-        why="the numbers are the beginnings of its SHA-256; each computes a part of every step with it",
+        f"the workers of this job have different code in {name}: {values}",
+        why="the SHA-256 digests differ; each worker computes a part of every step with this code",
         remedy=f"copy the same {name} to all hosts; `phalanx launch` does that by itself",
     )
 
 
 def refuse_other_data(rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, worker: int) -> None:
-    """Raise where a worker's data are not the first one's. All workers call this."""
+    """Refuse a worker whose data differ from the first worker's. All workers call this."""
     about = {
         "training images": len(splits.train),
         "validation images": len(splits.val),
@@ -70,26 +70,26 @@ def refuse_other_data(rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, w
     }
     found = _first_difference(rendezvous, "data", about, worker)
     if found is not None:
-        key, told = found
+        key, values = found
         raise UserError(
-            f"the hosts of this job do not have the same data: {key}: {told}",
+            f"the hosts of this job do not have the same data: {key}: {values}",
             why="samples are divided by their numbers, so number N must be the same image everywhere",
-            remedy="copy the data anew, or use a disk that all hosts share; `phalanx data info` tells what is there",
+            remedy="copy the data again, or use a shared disk; `phalanx data info` shows the data of a host",
         )
 
 
 def _first_difference(
-    rendezvous: Rendezvous, topic: str, mine: dict[str, Any], worker: int, but_of_joiners: Collection[str] = ()
+    rendezvous: Rendezvous, topic: str, mine: dict[str, Any], worker: int, ignored_if_joining: Collection[str] = ()
 ) -> tuple[str, str] | None:
-    """What differs, and who says what. This worker need not be among those who met: it may have joined later."""
-    here = json.dumps({"worker": worker, "host": socket.gethostname(), "says": mine})
-    met = rendezvous.gather(topic, here)
-    first = json.loads(met[0])
-    for text in [*met[1:], here]:
-        other, left_out = json.loads(text), () if text in met else but_of_joiners
-        for key in {**first["says"], **other["says"]}:
-            theirs, its = first["says"].get(key), other["says"].get(key)
-            if theirs != its and key not in left_out:
+    """The first key that differs from worker 0, with both values. A worker that joins later is compared, too."""
+    here = json.dumps({"worker": worker, "host": socket.gethostname(), "values": mine})
+    gathered = rendezvous.gather(topic, here)
+    first = json.loads(gathered[0])
+    for text in [*gathered[1:], here]:
+        other, ignored = json.loads(text), () if text in gathered else ignored_if_joining
+        for key in {**first["values"], **other["values"]}:
+            theirs, its = first["values"].get(key), other["values"].get(key)
+            if theirs != its and key not in ignored:
                 return key, "; ".join(
                     f"{value} for worker {one['worker']} on {one['host']}"
                     for value, one in ((theirs, first), (its, other))

@@ -1,4 +1,4 @@
-"""The last step boundary: what a step changes before its update, so that a step which fails can be undone."""
+"""Undo a failed step: a snapshot of everything that a step changes before its update."""
 
 from copy import copy
 
@@ -10,10 +10,10 @@ from phalanx.exchange.base import Recovery
 
 
 class Boundary:
-    """Marked before each step of an elastic job.
+    """The snapshot at the last step boundary of an elastic job.
 
-    A step first changes batch-norm statistics, the fp16 loss scale and what compression owes; parameters, optimizer and
-    position move only when it is made. So little is copied: the buffers, and residuals where there are any.
+    Before its update, a step changes only batch-norm statistics, the fp16 loss scale and compression residuals.
+    Parameters, optimizer state and position change with the update. So the snapshot is small.
     """
 
     def __init__(self, recovery: Recovery) -> None:
@@ -24,7 +24,7 @@ class Boundary:
 
     @torch.no_grad()
     def mark(self, state: TrainState) -> None:
-        """All of `state` is whole now."""
+        """Take the snapshot, before a step."""
         buffers = list(state.model.buffers())
         if not self._buffers:
             self._buffers = [torch.empty_like(buffer) for buffer in buffers]
@@ -36,7 +36,7 @@ class Boundary:
 
     @torch.no_grad()
     def restore(self, state: TrainState) -> None:
-        """Undo a step that was begun and not made; a step that was made stays."""
+        """Undo a step whose update was not applied. A step whose update was applied stays."""
         if self._step != state.step:
             return
         for kept, buffer in zip(self._buffers, state.model.buffers(), strict=True):

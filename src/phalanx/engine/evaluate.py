@@ -1,4 +1,4 @@
-"""Exact evaluation: every sample counts once, whatever the number of workers."""
+"""Exact evaluation: every sample counts once, for any number of workers."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -14,7 +14,7 @@ from phalanx.engine.totals import Totals
 
 
 class Interrupted(Exception):
-    """Evaluation was asked to stop before its end; nothing of it counts."""
+    """A stop was requested during evaluation. The partial result is dropped."""
 
 
 @torch.inference_mode()

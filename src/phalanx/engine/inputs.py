@@ -1,4 +1,4 @@
-"""From a micro-batch of bytes to what the model sees: moved to the device, normalised, made smaller, erased, mixed."""
+"""From a micro-batch of bytes to the model's input: copied to the device, normalised, resized, erased, mixed."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from phalanx.data.augment.mixing import Targets, erase, mix, to_input
 from phalanx.data.base import MicroBatch
 from phalanx.machine.settings import Settings
 
-Sizes = tuple[tuple[int, int], ...]  # before which step images have how many pixels a side; whole ones after the last
+Sizes = tuple[tuple[int, int], ...]  # (step, size): before that step images have that size; then the full size
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The device's part of the input; pure in (seed, epoch, place), like the rest of the pipeline."""
+    """The part of the input pipeline that runs on the device: a pure function of (seed, epoch, sample, position)."""
 
     settings: Settings
     augment: AugmentConfig
@@ -26,7 +26,7 @@ class Inputs:
     sizes: Sizes = ()
 
     def training(self, micro: MicroBatch, epoch: int, start: int, step: int) -> tuple[Tensor, Targets]:
-        """Augmented images and what the model should say."""
+        """Augmented images and their targets."""
         images, labels = self.plain(micro)
         size = next((size for until, size in self.sizes if step < until), None)
         if size is not None:
@@ -37,7 +37,7 @@ class Inputs:
         return images, mix(images, labels, self.augment, self.seed, epoch, start, micro.number)
 
     def plain(self, micro: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Normalised images and labels, as in validation."""
+        """Normalised images and their labels, as for validation."""
         device = self.settings.device
         images = micro.images.to(device, non_blocking=True)
         labels = micro.labels.to(device, non_blocking=True)

@@ -20,7 +20,7 @@ from phalanx.exchange.base import AsyncWorkerGroup, Exchange
 
 @dataclass(frozen=True)
 class StepPlan:
-    """A run's durations in steps."""
+    """The durations of a run, in steps."""
 
     steps_per_epoch: int
     samples_per_step: int
@@ -44,7 +44,7 @@ class StepPlan:
 
 
 def make_plan(config: RunConfig, num_samples: int, samples_per_step: int) -> StepPlan:
-    """Resolve every duration of a run, once."""
+    """Convert every duration of a run to steps."""
     per_epoch = num_batches(num_samples, samples_per_step, config.data.drop_last)
     if config.train.length.unit == "%":
         raise UserError(
@@ -62,16 +62,20 @@ def make_plan(config: RunConfig, num_samples: int, samples_per_step: int) -> Ste
     )
 
 
-class Actions(Protocol):
-    """What happens around the steps."""
+class LoopHooks(Protocol):
+    """What the loop calls between its steps. Lightning calls these hooks, too; `engine.trainer.Trainer` has them."""
 
-    def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None: ...
-
-    def evaluate(self, state: TrainState) -> bool:
-        """Evaluate and remember the best. True if this is it. Raises Interrupted when asked to stop."""
+    def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
+        """After every step."""
         ...
 
-    def save(self, state: TrainState) -> None: ...
+    def evaluate(self, state: TrainState) -> bool:
+        """When an evaluation is due. True if it is the best so far. Raises Interrupted if a stop is requested."""
+        ...
+
+    def save(self, state: TrainState) -> None:
+        """When a checkpoint is due, and before the loop stops."""
+        ...
 
 
 def train(
@@ -80,19 +84,19 @@ def train(
     exchange: Exchange,
     engine: Engine,
     plan: StepPlan,
-    actions: Actions,
+    hooks: LoopHooks,
     stopping: Callable[[], bool],
     boundary: Boundary | None = None,
 ) -> bool:
-    """Train from where `state` stands to the end of the plan. False if it was asked to stop before.
+    """Train from the position of `state` to the end of the plan. False if a stop was requested before.
 
-    `boundary` is there where other workers may be lost, and what was done up to the last step is to be saved.
+    An elastic job gives its `boundary`, so that a step can be undone when a worker is lost.
     """
     state.model.train()
     try:
         if plan.evaluation_due(state):  # the run was stopped while it evaluated
-            actions.evaluate(state)
-            actions.save(state)
+            hooks.evaluate(state)
+            hooks.save(state)
         stop = False
         with closing(pipeline.stream(state.epoch, state.start)) as batches:
             while state.step < plan.total_steps and not stop:
@@ -102,15 +106,15 @@ def train(
                 measurements = train_step(state, batch, exchange, engine, stopping)
                 stop = measurements.stop
                 state.advance(batch)
-                actions.report(state, batch, measurements)
-                best = actions.evaluate(state) if plan.evaluation_due(state) else False
+                hooks.report(state, batch, measurements)
+                best = hooks.evaluate(state) if plan.evaluation_due(state) else False
                 if best or plan.save_due(state):
-                    actions.save(state)
+                    hooks.save(state)
     except Interrupted:
         pass
     if state.step < plan.total_steps or plan.evaluation_due(state):
         if isinstance(exchange.group, AsyncWorkerGroup):
             exchange.group.leave()
-        actions.save(state)
+        hooks.save(state)
         return False
     return True

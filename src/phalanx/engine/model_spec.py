@@ -1,4 +1,4 @@
-"""What a trained model is made for: classes, channels, size, framing, normalisation. It travels with checkpoints."""
+"""What a model needs to be built and used: name, classes, input size, normalisation. Saved with checkpoints."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,7 +19,7 @@ class ModelSpec:
     image_size: int
     mean: list[float]
     std: list[float]
-    margin: bool = True  # whether images showed more than their subject, so that validation sees their centre
+    margin: bool = True  # whether validation takes a centre crop: the images show more than their subject
 
     @classmethod
     def of(cls, config: RunConfig, splits: Splits) -> "ModelSpec":

@@ -1,4 +1,4 @@
-"""The whole state of training in one dataclass: what a checkpoint holds is what is here."""
+"""The whole state of training in one dataclass: everything that a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALGORITHMS = "forms"  # the key of the convolution algorithms in a checkpoint
 
 @dataclass
 class Best:
-    """The best evaluation so far; it survives restarts."""
+    """The best evaluation so far. Checkpoints keep it."""
 
     top1: float
     topk: float
@@ -28,7 +28,7 @@ class Best:
 
 
 class Ema:
-    """A moving average of the weights, kept as a model of its own that is evaluated and saved."""
+    """An exponential moving average of the weights: a second model, which is evaluated and saved."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
@@ -36,28 +36,28 @@ class Ema:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        # A young average follows quickly; otherwise it would remember the random start for 1/(1-decay) steps.
+        # At first the average follows quickly. Otherwise the random start would weigh for 1/(1-decay) steps.
         decay = min(self._decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - decay)
         self.copy_buffers(model)
 
     @torch.no_grad()
     def copy_buffers(self, model: nn.Module) -> None:
-        """Batch-norm statistics are the model's own: they are averages already."""
+        """Copy the batch-norm statistics: they are averages already."""
         for mine, theirs in zip(self.model.buffers(), model.buffers(), strict=True):
             mine.copy_(theirs)
 
 
 @dataclass
 class LossScale:
-    """Dynamic loss scaling for fp16: halve on overflow, double after a long calm."""
+    """Dynamic loss scaling for fp16: halve on overflow, double after `patience` steps without one."""
 
     scale: float = 65536.0
-    calm: int = 0
+    calm: int = 0  # steps since the last overflow
     patience: int = 2000
 
     def unscale(self, grads: list[Tensor]) -> bool:
-        """Divide the gradients by the scale. False means overflow: this step must not be applied."""
+        """Divide the gradients by the scale. False on overflow: the step must be skipped."""
         torch._foreach_mul_(grads, 1 / self.scale)
         finite = bool(torch.stack([norm.float() for norm in torch._foreach_norm(grads)]).isfinite().all())
         self.calm = self.calm + 1 if finite else 0
@@ -70,7 +70,7 @@ class LossScale:
 
 @dataclass
 class TrainState:
-    """Where training stands. `start` is the position in the epoch's order: samples already used."""
+    """Model, position and running sums. `start` is the position in the epoch's order: samples already used."""
 
     model: nn.Module
     ema: Ema | None = None
@@ -88,12 +88,12 @@ class TrainState:
     callbacks: dict[str, Any] = field(default_factory=dict)  # the state of the user's callbacks, by name
 
     @property
-    def judged_model(self) -> nn.Module:
-        """The model that is evaluated, exported and used: the average where there is one."""
+    def eval_model(self) -> nn.Module:
+        """The model that is evaluated: the moving average, or else the model itself."""
         return self.ema.model if self.ema is not None else self.model
 
     def rescale(self, steps_per_epoch: int, samples_per_step: int) -> None:
-        """Count steps anew after the number of samples a step has changed: the position in the data stays."""
+        """Recompute the step after samples per step have changed. The position in the data stays."""
         before = max(1, self.step)
         self.step = self.epoch * steps_per_epoch + self.start // samples_per_step
         self.evaluated_step = self.evaluated_step * self.step // before
@@ -101,27 +101,27 @@ class TrainState:
             self.best.step = self.best.step * self.step // before
 
     def advance(self, batch: Batch) -> None:
-        """Move past a batch that has been used."""
+        """Move the position past a batch."""
         self.step += 1
         self.start = batch.start + batch.total
         if batch.last:
             self.epoch, self.start = batch.epoch + 1, 0
 
     def note_used(self, batch: Batch) -> None:
-        """Write down which places of which epoch's order a step took: [epoch from 1, first, one after the last]."""
+        """Record the samples of a step as positions in an epoch's order: [epoch from 1, first, one after the last]."""
         if self.used and self.used[-1][0] == batch.epoch + 1 and self.used[-1][2] == batch.start:
             self.used[-1][2] += batch.total
         else:
             self.used.append([batch.epoch + 1, batch.start, batch.start + batch.total])
 
     def move_to(self, step: int, steps_per_epoch: int, samples_per_step: int) -> None:
-        """Stand before a step of a run, as a worker that joins it while it runs."""
+        """Set the position to the start of a step, for a worker that joins a running job."""
         self.step = self.evaluated_step = step
         self.epoch, number = divmod(step, steps_per_epoch)
         self.start = number * samples_per_step
 
     def numbers(self) -> dict[str, Any]:
-        """Everything but tensors, as JSON."""
+        """Everything but the tensors, as JSON."""
         return {
             "step": self.step,
             "epoch": self.epoch,
@@ -139,7 +139,7 @@ class TrainState:
         }
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Take up the numbers of a checkpoint."""
+        """Restore the numbers of a checkpoint."""
         self.step, self.epoch, self.start = numbers["step"], numbers["epoch"], numbers["start"]
         self.epoch_totals = Totals(**numbers["epoch_totals"])
         self.interval = Totals(**numbers["interval"])

@@ -1,4 +1,4 @@
-"""One training step: a batch's gradients, handed to the exchange, which returns with the next parameters."""
+"""One training step: forward and backward of a batch, then the update by the exchange."""
 
 import math
 import time
@@ -23,15 +23,15 @@ from phalanx.machine.settings import Settings
 
 @dataclass(frozen=True)
 class Engine:
-    """What stays the same from step to step."""
+    """The context that all steps and evaluations of a run share: settings, inputs, loss, seed."""
 
     settings: Settings
     inputs: Inputs
     loss: Loss  # of training
     k: int
     seed: int
-    views: Views = ONE_VIEW  # in evaluation
-    monitor: int = 0  # steps between measurements of norms; 0 is never
+    views: Views = ONE_VIEW  # of evaluation
+    monitor: int = 0  # steps between norm measurements; 0 is off
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class Norms:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What one step was like: its sums, its rate, and where its seconds went."""
+    """The result of one step: sums, learning rate and times."""
 
-    totals: Totals  # of all workers, where they take their steps together
+    totals: Totals  # of all workers, if they work in lockstep
     samples: int  # of this worker
-    stop: bool  # whether somebody wishes to stop after this step
+    stop: bool  # whether a worker wants to stop after this step
     lr: float
     grad_norm: float | None
     data_s: float
     compute_s: float
     exchange_s: float
     update_s: float
-    skipped: bool = False  # fp16 overflow: no update was made
+    skipped: bool = False  # fp16 overflow: no update
     norms: Norms | None = None
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -67,15 +67,16 @@ class Measurements:
 
 
 class LossNotFinite(UserError):
-    """The loss became NaN or infinite; the update that would have followed was not made."""
+    """The loss is NaN or infinite. The step stops before its update."""
 
 
 def train_step(
     state: TrainState, batch: Batch, exchange: Exchange, engine: Engine, stopping: Callable[[], bool] = bool
 ) -> Measurements:
-    """Gradients of a batch, then the exchange's update. The state's model holds the next parameters afterwards.
+    """Compute the gradients of a batch and update the parameters of the state's model.
 
-    Workers meet before the update: whoever makes it knows the whole step, and whoever cannot meet has made none of it.
+    Workers synchronise before the update. So a worker that applies it knows the whole step, and a worker that finds
+    another one lost has applied nothing of the step.
     """
     begin = time.perf_counter()
     totals = Totals()
@@ -84,7 +85,7 @@ def train_step(
         if micro.count:
             totals.add(_gradients(state, batch, micro, exchange, engine, last=micro is taken[-1]))
         else:
-            _take_part(micro, exchange, engine, last=micro is taken[-1])
+            _empty_pass(micro, exchange, engine, last=micro is taken[-1])
     if not taken:
         exchange.gradients.skip_step(engine.inputs.plain(batch.micro[0])[0])
     finite = True
@@ -93,11 +94,11 @@ def train_step(
     computed = time.perf_counter()
     stop, numbers = exchange.group.sync_step(stopping(), totals.numbers())
     samples, totals = totals.samples, Totals.of(numbers)
-    met_s = time.perf_counter() - computed
+    synced_s = time.perf_counter() - computed
     if not finite:
         exchange.gradients.discard()
         return Measurements(
-            totals, samples, stop, 0.0, None, batch.wait_s, computed - begin, met_s, update_s=0.0, skipped=True
+            totals, samples, stop, 0.0, None, batch.wait_s, computed - begin, synced_s, update_s=0.0, skipped=True
         )
     norms = measure_norms(state.model) if engine.monitor and (state.step + 1) % engine.monitor == 0 else None
     applied = exchange.gradients.apply(state.step)
@@ -111,8 +112,8 @@ def train_step(
         applied.grad_norm,
         data_s=batch.wait_s,
         compute_s=computed - begin - applied.inside_backward_s,
-        exchange_s=applied.exchange_s + met_s,
-        update_s=time.perf_counter() - computed - met_s - (applied.exchange_s - applied.inside_backward_s),
+        exchange_s=applied.exchange_s + synced_s,
+        update_s=time.perf_counter() - computed - synced_s - (applied.exchange_s - applied.inside_backward_s),
         norms=norms,
         bytes_sent=applied.bytes_sent,
         bytes_received=applied.bytes_received,
@@ -153,8 +154,8 @@ def _gradients(
     return Totals(micro.count, value * micro.count, int(hits1), int(hitsk))
 
 
-def _take_part(micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool) -> None:
-    """Go through a micro-batch without samples: others wait for this worker inside of the model."""
+def _empty_pass(micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool) -> None:
+    """Forward and backward of a micro-batch without samples: synchronised batch norm waits for every worker."""
     images, _ = engine.inputs.plain(micro)
     with exchange.gradients.accumulate(last):
         with engine.settings.autocast():
@@ -163,7 +164,7 @@ def _take_part(micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool
 
 
 def _seed_dropout(seed: int, step: int, micro: int) -> None:
-    """Dropout and stochastic depth draw from torch's global state: make it a function of where we are."""
+    """Seed torch's global generator, which dropout and stochastic depth use, from the step and the micro-batch."""
     row = torch.tensor([micro]).numpy()
     torch.manual_seed(int(bits(seed, "dropout", step, row)[0, 0]) >> 1)
 
@@ -173,6 +174,6 @@ def _not_finite(value: float, state: TrainState, batch: Batch, micro: MicroBatch
     return LossNotFinite(
         f"the loss is {value} at step {state.step} (epoch {batch.epoch}, samples {batch.start} to "
         f"{batch.start + batch.total - 1} of its order, training images {samples} …)",
-        why="the update was not made; most often the learning rate is too high for this batch size or precision",
+        why="most often the learning rate is too high for this batch size or precision; the update was not applied",
         remedy="lower optim.lr, lengthen schedule.warmup, set optim.clip_norm=1, or machine.precision=fp32",
     )

@@ -1,4 +1,4 @@
-"""Running sums of loss and correct answers, exact enough to be saved and taken up again."""
+"""Running sums of loss and correct predictions, which checkpoints save and restore exactly."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass
 class Totals:
-    """Sums over samples. Means are derived; nothing is averaged twice."""
+    """Sums over samples; means are computed from them."""
 
     samples: int = 0
     loss_sum: float = 0.0
@@ -32,7 +32,7 @@ class Totals:
         return self.correctk / max(1, self.samples)
 
     def numbers(self) -> list[float]:
-        """In the order that `of` reads, for sums over workers."""
+        """As a list, to be summed over workers; `of` reads it."""
         return [self.samples, self.loss_sum, self.correct1, self.correctk]
 
     @classmethod

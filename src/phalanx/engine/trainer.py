@@ -1,4 +1,4 @@
-"""What happens around the steps of a run: report, evaluate, save."""
+"""The trainer of one run: it drives the loop, and reports, evaluates and saves between the steps."""
 
 import time
 from collections.abc import Callable
@@ -12,68 +12,35 @@ from torch import Tensor, nn
 from phalanx import cpu
 from phalanx.config.schema import RunConfig
 from phalanx.data.base import Batch, Framing, Source
-from phalanx.data.pipeline import evaluation_batches
+from phalanx.data.pipeline import Pipeline, evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.callbacks import Callbacks
 from phalanx.engine.evaluate import evaluate
-from phalanx.engine.loop import StepPlan
+from phalanx.engine.loop import StepPlan, train
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Best, TrainState
 from phalanx.engine.step import Engine, LossNotFinite, Measurements
+from phalanx.engine.times import Times
 from phalanx.engine.totals import Totals
 from phalanx.exchange.base import Exchange
 from phalanx.observe.display import Display, Tick
 from phalanx.observe.slowness import Slowness
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
-from phalanx.runs.evaluations import EvaluatorNews
+from phalanx.runs.evaluations import EvaluatorResults
 from phalanx.runs.events import AppendedLines, Observer
 from phalanx.runs.folder import RunFolder
 from phalanx.runs.summary import Summary
 
-
-@dataclass
-class Times:
-    """Seconds spent since the last step event."""
-
-    steps: int = 0
-    samples: int = 0
-    data_s: float = 0.0
-    compute_s: float = 0.0
-    exchange_s: float = 0.0
-    update_s: float = 0.0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-
-    def add(self, measurements: Measurements) -> None:
-        self.steps += 1
-        self.samples += measurements.samples
-        self.data_s += measurements.data_s
-        self.compute_s += measurements.compute_s
-        self.exchange_s += measurements.exchange_s
-        self.update_s += measurements.update_s
-        self.bytes_sent += measurements.bytes_sent
-        self.bytes_received += measurements.bytes_received
-
-    @property
-    def seconds(self) -> float:
-        """Never 0, so that it can be divided by."""
-        return max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
-
-    @property
-    def samples_per_s(self) -> float:
-        return self.samples / self.seconds
-
-
 _OF_EVALUATION = ("top1", "topk", "loss", "step", "metrics")  # in summary.json
-_LOOK_S = 0.2  # between looks for the evaluator's last word
+_POLL_S = 0.2  # between looks for the evaluator's last result
 
 
 @dataclass
 class Trainer:
-    """The actions of the loop, for one run with one folder."""
+    """One run with its folder. As with Lightning's Trainer, `fit` trains; the other methods are the loop's hooks."""
 
     config: RunConfig
     spec: ModelSpec
@@ -88,16 +55,25 @@ class Trainer:
     validation_bad: BadImages
     stopping: Callable[[], bool]
     started: float
-    served: Callable[[], list[dict[str, Any]]] | None = None  # how the data servers fare, if there are any
-    news: EvaluatorNews | None = None  # from the evaluator, for the trainer that keeps the run's folder
+    served: Callable[[], list[dict[str, Any]]] | None = None  # statistics of the data servers, if there are any
+    evaluator: EvaluatorResults | None = None  # of a separate evaluator; only on rank 0
     last_eval: ev.Eval | None = None
     times: Times = field(default_factory=Times)
     slowness: Slowness = field(default_factory=Slowness)
     run_times: Times = field(default_factory=Times)
     callbacks: Callbacks = field(default_factory=Callbacks)
 
+    def fit(self, state: TrainState, pipeline: Pipeline, boundary: Boundary | None = None) -> bool:
+        """Train to the end of the plan. False if a stop was requested before."""
+        return train(state, pipeline, self.exchange, self.engine, self.plan, self, self._stop_requested, boundary)
+
+    def _stop_requested(self) -> bool:
+        """By a signal or a callback. Workers out of lockstep agree on a callback's request when they evaluate."""
+        asked = self.callbacks.agreed or (self.exchange.group.lockstep and self.callbacks.wants_stop)
+        return self.stopping() or asked
+
     def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
-        """Sums, ticks, and the events that are due after a step."""
+        """After a step: update the sums and the display, and emit the events that are due."""
         state.interval.add(measurements.totals)
         state.epoch_totals.add(measurements.totals)
         if self.exchange.group.lockstep:  # otherwise it is this worker's share only
@@ -106,7 +82,7 @@ class Trainer:
         self.times.add(measurements)
         self.run_times.add(measurements)
         self._bad_images(state, batch.bad)
-        self.hear(state)
+        self.read_evaluator(state)
         number = batch.start // self.plan.samples_per_step + 1
         if measurements.skipped:
             scale = state.loss_scale.scale if state.loss_scale else 0
@@ -128,7 +104,7 @@ class Trainer:
                 samples_per_s=self.times.samples_per_s,
             )
         )
-        if batch.last:  # before anything that may find another worker gone: this epoch's sums end here
+        if batch.last:  # before any exchange, which may find a worker lost: the sums of this epoch end here
             totals, state.epoch_totals = state.epoch_totals, Totals()
             self.observer.emit(
                 ev.Epoch(state.step, batch.epoch + 1, totals.loss, totals.top1, totals.topk, totals.samples)
@@ -178,7 +154,7 @@ class Trainer:
         return whole * times.steps / times.bytes_sent
 
     def _each_rank(self, times: Times) -> list[dict[str, float]]:
-        """Where each worker's time went, per step; empty where there is one worker, or no common step."""
+        """Times per step of each worker; empty for one worker, and without lockstep."""
         group = self.exchange.group
         share = group.share
         if share.world == 1 or not group.lockstep:
@@ -200,9 +176,9 @@ class Trainer:
         lines.close()
 
     def evaluate(self, state: TrainState) -> bool:
-        """Accuracy on the validation split, exact; remembers the best and says whether this is it.
+        """Evaluate on the validation split; True if it is the best so far.
 
-        Where there is an evaluator, a checkpoint is all that it needs.
+        A separate evaluator only needs a checkpoint, so the answer is then True.
         """
         if self.config.eval.evaluator:
             state.evaluated_step = state.step
@@ -228,12 +204,12 @@ class Trainer:
         )
         own = begin_metrics(self.config.eval.metrics, self.spec.classes)
         mine = evaluate(
-            state.judged_model, batches, self.engine, watch=watch, metrics=own, stopping=self._interrupted
+            state.eval_model, batches, self.engine, watch=watch, metrics=own, stopping=self._interrupted
         ).numbers()
         sums = group.sum([*mine, *own.numbers()])
         totals, metrics = Totals.of(sums[: len(mine)]), own.results(sums[len(mine) :])
         state.evaluated_step = state.step
-        # The first worker decides: one that joined later does not know what was the best before.
+        # The first worker decides: one that joined later does not know the earlier results.
         better = group.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
         best = group.sum([float(better)])[0] > 0
         epoch = state.step / self.plan.steps_per_epoch
@@ -267,21 +243,21 @@ class Trainer:
             cpu.load(state.ema.model, cpu.state(state.model))
 
     def _interrupted(self) -> bool:
-        """Workers that evaluate together must end together: only a single one may break off in the middle."""
+        """Several workers must finish an evaluation together; a single one may stop in the middle."""
         return self.exchange.group.share.world == 1 and self.stopping()
 
     def save(self, state: TrainState) -> None:
-        """A checkpoint of everything that the next step depends on."""
+        """Write a checkpoint. All workers call this; rank 0 writes."""
         begin = time.perf_counter()
         self._sync_buffers(state)
-        _refuse_ruined(state.model, state.step)
+        _refuse_nonfinite(state.model, state.step)
         optimizer, scalars = self.exchange.state.optimizer_state()
         residuals = self.exchange.residuals.residuals() if self.exchange.residuals is not None else {}
         if self.exchange.group.share.rank > 0:
             return
         state.callbacks = {**state.callbacks, **self.callbacks.state()}
         path = self._write(state, optimizer, scalars, residuals)
-        if not self.config.eval.evaluator:  # which otherwise marks and removes: one process does
+        if not self.config.eval.evaluator:  # otherwise the evaluator does this
             self._rotate(state)
         size = sum(file.stat().st_size for file in path.iterdir())
         self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
@@ -295,38 +271,38 @@ class Trainer:
         except OSError as error:
             raise checkpoint.unwritable(self.folder.checkpoints, state.step, error) from error
 
-    def hear(self, state: TrainState) -> None:
-        """Pass on what the evaluator has found since the last look."""
-        if self.news is None:
+    def read_evaluator(self, state: TrainState) -> None:
+        """Show the evaluator's new results, and keep the best."""
+        if self.evaluator is None:
             return
-        for found in self.news.take():
-            self.news.tell(found)
+        for found in self.evaluator.poll():
+            self.evaluator.show(found)
             self.last_eval = found
             self._evaluated(state.step, found)
             if found.best:
                 state.best = Best(found.top1, found.topk, found.step, found.epoch, found.metrics)
 
     def await_evaluator(self, state: TrainState) -> None:
-        """After the last step: the job ends when the last checkpoint is evaluated, or when it is told to."""
-        self.hear(state)
-        if self.news is None or self.news.last_step >= state.step:
+        """After the last step: wait until the evaluator has evaluated it, or a stop is requested."""
+        self.read_evaluator(state)
+        if self.evaluator is None or self.evaluator.last_step >= state.step:
             return
-        self.news.tell(ev.Note(state.step, "training is done; the evaluator still has checkpoints to evaluate"))
-        while self.news.last_step < state.step and not self.stopping():
-            time.sleep(_LOOK_S)
-            self.hear(state)
+        self.evaluator.show(ev.Note(state.step, "training is done; the evaluator still has checkpoints to evaluate"))
+        while self.evaluator.last_step < state.step and not self.stopping():
+            time.sleep(_POLL_S)
+            self.read_evaluator(state)
 
     def rescue(self, state: TrainState, boundary: Boundary) -> str:
-        """After the loss of another worker: save the last completed step, if nobody has. Says what was done.
+        """After the loss of a worker: save the last completed step, unless another worker has. Returns what was done.
 
-        Batch-norm statistics and residuals are this worker's own: those of the others cannot be asked for any more.
+        Batch-norm statistics and residuals are those of this worker: the others may be lost.
         """
         boundary.restore(state)
         folder, step = self.folder.checkpoints, state.step
         if checkpoint.path_of(folder, step).is_dir() or not checkpoint.claim(folder, step):
             return f"step {step} is saved already"
         rescued = boundary.recovery.rescue(step)
-        _refuse_ruined(state.model, step)
+        _refuse_nonfinite(state.model, step)
         self._write(state, rescued.optimizer, rescued.scalars, rescued.residuals)
         return f"step {step} was saved"
 
@@ -343,8 +319,8 @@ class Trainer:
         if residuals:
             tensors["residuals"] = residuals
         numbers = state.numbers() | {"wall_s": self.wall_s(state)}
-        if self.config.eval.evaluator:  # what was handed over is not evaluated yet
-            numbers["evaluated_step"] = self.news.last_step if self.news is not None else 0
+        if self.config.eval.evaluator:  # checkpoints may still wait for their evaluation
+            numbers["evaluated_step"] = self.evaluator.last_step if self.evaluator is not None else 0
         return checkpoint.save(
             self.folder.checkpoints,
             state.step,
@@ -383,7 +359,7 @@ class Trainer:
         )
 
     def wall_s(self, state: TrainState) -> float:
-        """Seconds that the run has taken so far, the parts before a resume included."""
+        """Seconds that the run has taken, including the parts before a resume."""
         return state.wall_s + time.perf_counter() - self.started
 
 
@@ -391,8 +367,8 @@ def _means(totals: Totals) -> dict[str, float]:
     return {"loss": totals.loss, "top1": totals.top1, "topk": totals.topk}
 
 
-def _refuse_ruined(model: nn.Module, step: int) -> None:
-    """A finite loss may still have had an infinite gradient: such weights must not replace good ones."""
+def _refuse_nonfinite(model: nn.Module, step: int) -> None:
+    """Refuse to save weights that are not finite: a finite loss may have an infinite gradient."""
     if not all(bool(torch.isfinite(param).all()) for param in model.parameters()):
         raise LossNotFinite(
             f"the weights are not finite after step {step}",

@@ -1,4 +1,4 @@
-"""The views of an image that an evaluation asks a model about, to average its answers."""
+"""Test-time augmentation: the views of an image whose predictions are averaged."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,13 +11,13 @@ from phalanx.config.schema import EvalConfig
 
 
 class Views(NamedTuple):
-    """Which there are besides the image itself."""
+    """Views in addition to the image itself."""
 
-    mirror: bool = False  # its mirror image
-    shift: int = 0  # moved by so many pixels, up left and down right: half of the weight is theirs
+    mirror: bool = False  # the mirrored image
+    shift: int = 0  # pixels: the image shifted up left and down right; these two have half of the weight
 
     def of(self, images: Tensor) -> Iterator[tuple[Tensor, float]]:
-        """Each view of a batch, with its weight; together they have 1."""
+        """Each view of a batch, with its weight. The weights sum to 1."""
         moved = list(self._moved(images))
         for group, weight in [([images], 0.5 if moved else 1.0), (moved, 0.5)]:
             for view in group:
@@ -29,7 +29,7 @@ class Views(NamedTuple):
     def _moved(self, images: Tensor) -> Iterator[Tensor]:
         if self.shift:
             height, width = images.shape[2:]
-            # What comes into view is a reflection, as far as the image is large enough for one.
+            # Reflection padding needs an image that is larger than the shift.
             mode = "reflect" if self.shift < min(height, width) else "replicate"
             padded = F.pad(images, (self.shift,) * 4, mode=mode)
             for corner in (0, 2 * self.shift):
@@ -42,5 +42,5 @@ ONE_VIEW = Views()
 
 
 def views_of(config: EvalConfig) -> Views:
-    """As it is configured."""
+    """The views of a configuration."""
     return Views(config.mirror, config.shift)

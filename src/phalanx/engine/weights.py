@@ -1,4 +1,4 @@
-"""Putting saved weights into a model: resume, start from another run, use a checkpoint. Misfits are explained."""
+"""Load saved weights into a model: to resume a run, to start from another run, to use a checkpoint."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,9 +29,10 @@ def restore(
     evaluator: bool = False,
     code: Mapping[str, str] | None = None,
 ) -> Resume:
-    """Continue from a checkpoint of a run, by default the newest whole one: weights, optimizer, position, metrics.
+    """Restore weights, optimizer, position and metrics from a checkpoint, by default the newest complete one.
 
-    An `evaluator` may have found more since, and it alone marks the best. `code` has the digests of the user's files.
+    With a separate `evaluator`, results may be newer than the checkpoint, and the evaluator marks the best.
+    `code` has the digests of the user's files.
     """
     warnings: list[str] = []
     if at_step is None:
@@ -49,13 +50,13 @@ def restore(
     group = exchange.group
     if group.share.rank > 0 and not group.lockstep:  # the sums are those of the worker that saved them
         state.epoch_totals, state.interval = Totals(), Totals()
-    measured = False  # by the evaluator, which the checkpoint cannot know
+    measured = False  # whether the evaluator has evaluated this step: the checkpoint does not know
     if group.share.rank == 0:
         if at_step is None:
-            warnings += [f"{path} is kept aside" for path in checkpoint.set_aside_after(loaded.path)]
+            warnings += [f"{path} was set aside" for path in checkpoint.set_aside_after(loaded.path)]
         else:
             rewind.put_aside_after(folder, at_step)
-        warnings += rewind.told_aside(folder, state.step)
+        warnings += rewind.aside_warnings(folder, state.step)
         checkpoint.forget_claims(folder)
         write_missing(folder.parent, loaded.state.get("events", []))
         known = [one for one in evaluations(read_events(folder.parent)) if one.step <= state.step]
@@ -72,7 +73,7 @@ def restore(
     if loaded.state["samples_per_step"] != plan.samples_per_step:
         warnings.append(
             f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "
-            "no sample is lost, but the result is not that of an uninterrupted run"
+            "no sample is lost, but the result differs from an uninterrupted run"
         )
         state.rescale(plan.steps_per_epoch, plan.samples_per_step)
     if state.step >= plan.total_steps and (measured or not plan.evaluation_due(state)):
@@ -85,7 +86,7 @@ def restore(
 
 
 def _mark_best(folder: Path, state: TrainState) -> None:
-    """In case the run died just before it did, or has gone back behind what was the best."""
+    """Mark the best checkpoint: the run may have died just before, or gone back to before the best."""
     best = state.best
     if best is None or not checkpoint.path_of(folder, best.step).is_dir():
         return
@@ -94,14 +95,14 @@ def _mark_best(folder: Path, state: TrainState) -> None:
 
 
 def _recall_best(state: TrainState, known: list[Eval]) -> None:
-    """An evaluator may have found the best after the checkpoint was written."""
+    """Take the best from the events: an evaluator may have found it after the checkpoint was written."""
     best = best_of(known)
     if best is not None and (state.best is None or best.top1 > state.best.top1):
         state.best = Best(best.top1, best.topk, best.step, best.epoch, best.metrics)
 
 
 def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> None:
-    """Start from the weights of a run, a checkpoint or a safetensors file; the training state starts afresh."""
+    """Load the weights of a run, a checkpoint or a safetensors file into a new run."""
     if place.is_file():
         tensors = _read_file(place)
     else:
@@ -129,12 +130,12 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         raise UserError(
             f"{path} cannot be read as weights",
             why=str(error),
-            remedy="give a run, a checkpoint folder, or a .safetensors file (a pickled .pth can run code: refused)",
+            remedy="give a run, a checkpoint folder, or a .safetensors file (pickles such as .pth can run code)",
         ) from error
 
 
 def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> None:
-    """A checkpoint of another model or another number of classes does not fit, and we can say so in words."""
+    """Refuse a checkpoint of another model, or of another number of classes."""
     saved = loaded.state["identity"]
     if saved["model"] != spec.model:
         raise UserError(
@@ -144,29 +145,29 @@ def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> None:
         )
     if len(saved["classes"]) != len(spec.classes):
         raise UserError(
-            f"{loaded.path} knows {len(saved['classes'])} classes, the data has {len(spec.classes)}",
+            f"{loaded.path} has {len(saved['classes'])} classes, the data has {len(spec.classes)}",
             why="the classifier's shape depends on the number of classes",
             remedy="use the data that it was trained on; or fine-tune: --init-from with model.new_head=true",
         )
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
-    """Copy weights in, in place, so that layout and device stay the model's own."""
+    """Copy weights into the model, in place: layout and device do not change."""
     current = model.state_dict()
     missing = sorted(current.keys() - tensors.keys())
-    foreign = sorted(tensors.keys() - current.keys())
+    unexpected = sorted(tensors.keys() - current.keys())
     reshaped = [name for name in current.keys() & tensors.keys() if current[name].shape != tensors[name].shape]
     complaints = []
     if missing:
         complaints.append(f"{len(missing)} tensors are missing ({', '.join(missing[:3])} …)")
-    if foreign:
-        complaints.append(f"{len(foreign)} are foreign ({', '.join(foreign[:3])} …)")
+    if unexpected:
+        complaints.append(f"{len(unexpected)} are unexpected ({', '.join(unexpected[:3])} …)")
     for name in sorted(reshaped)[:3]:
         complaints.append(f"{name} is {list(tensors[name].shape)} and should be {list(current[name].shape)}")
     if complaints:
         raise UserError(
             f"the weights in {origin} do not fit the model",
             why="; ".join(complaints),
-            remedy="check --model, its options and the number of classes; a fresh head: model.new_head=true",
+            remedy="check --model, its options and the number of classes; for a new head: model.new_head=true",
         )
     model.load_state_dict(dict(tensors))

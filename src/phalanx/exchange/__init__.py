@@ -1,1 +1,1 @@
-"""Update methods: gradients in, next parameters out. A mode is an object; nobody else asks which mode it is."""
+"""Update methods: local, collective, pserver. Each is an object; no other code asks which one it has."""

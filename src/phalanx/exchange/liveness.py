@@ -1,9 +1,9 @@
-"""Who is still there: a connection to each peer, which zmq keeps alive with heartbeats from a thread of its own.
+"""Which processes of a job are alive: a connection to each, with heartbeats that a thread of zmq's own sends.
 
-That thread needs nothing of Python, so a step that takes minutes is no silence. A peer whose connection is gone, and
-does not come back within a few seconds, has ended; one that is silent for `silence_s` is cut off, crashed or frozen.
-Nothing is said over these connections, so there is nothing that a stranger could say. Where the job has a key, both
-ends prove it (CURVE, with keys that are made from it).
+That thread runs no Python, so a step that takes minutes is no silence. A process whose connection breaks, and does not
+come back within a few seconds, has ended; one that is silent for `silence_s` is unreachable, crashed or frozen. No
+messages are sent over these connections, so other processes cannot send any either. Where the job has a key, both ends
+prove it (CURVE, with keys that are derived from it).
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.net.interfaces import candidate_ports
-from phalanx.net.waiting import Patience, here, told
+from phalanx.net.waiting import Patience, connect_failure, here
 
-CONNECT_S = 30.0  # for a peer that is known to listen
+CONNECT_S = 30.0  # for a process that is known to listen
 _LOOK_S = 0.5
-_ASK_S = 1.0  # for the system's word on why a peer is gone
+_PROBE_S = 1.0  # for a connection that shows why a process is gone
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-_MAX_BYTES = 1024  # of what strangers may send: handshakes, and nothing else
+_MAX_BYTES = 1024  # that others may send: handshakes, and nothing else
 
 Context = zmq.Context[zmq.Socket[bytes]]
 
@@ -42,13 +42,13 @@ def grace_s(silence_s: float) -> float:
 
 
 def heartbeats(silence_s: float) -> dict[zmq.SocketOption, int]:
-    """Options that close a silent connection: a beat, four beats without an answer, and one to connect anew."""
+    """Options that close a silent connection: a beat, four beats without a reply, and one to connect again."""
     beat_ms = max(1, int(1000 * silence_s / 6))
     return {zmq.HEARTBEAT_IVL: beat_ms, zmq.HEARTBEAT_TIMEOUT: 4 * beat_ms}
 
 
 def presence_id(key: str, rank: int) -> bytes:
-    """By what name a server knows the connection that says that a worker is there. Only who has the key can have it."""
+    """The identity of the connection by which a server knows that a worker is alive. Only the key gives it."""
     return b"here" + blake2b(f"{rank}".encode(), key=_digest(key), digest_size=16).digest()
 
 
@@ -57,14 +57,14 @@ def _digest(key: str) -> bytes:
 
 
 def watch_servers(role: Role, exchange: ExchangeConfig) -> "LivenessWatch":
-    """A worker's watch over the parameter servers; and they know from it that the worker is there, from now on."""
+    """A worker's watch over the parameter servers. From now on they know by it that the worker is alive."""
     names = {address: f"parameter server {number} at {address}" for number, address in enumerate(role.servers)}
     known_by = presence_id(role.key, role.rank)
     return LivenessWatch(role.name, names, exchange.silence_s, routing_id=known_by, timeout_s=exchange.timeout_s)
 
 
 class Listener:
-    """Where other workers of a collective job find out whether this one is there."""
+    """The socket by which other workers of a collective job see whether this one is alive."""
 
     def __init__(self, address: str, key: str, silence_s: float, taken: Collection[int] = ()) -> None:
         self.context: Context = zmq.Context()
@@ -98,25 +98,28 @@ class Listener:
 
 
 @dataclass
-class _Peer:
+class _Watched:
+    """A process that is watched, and the state of the connection to it."""
+
     name: str
     up: bool = False
     ever: bool = False
-    down_s: float = 0.0  # since its connection broke, as far as this process was awake to see it
+    down_s: float = 0.0  # since its connection broke, without the time in which this process was stopped
     lost: bool = False
 
 
 class LivenessWatch:
-    """Connections to all peers ({endpoint: name}), and who of them is lost. `on_loss` is called once, in its thread.
+    """Connections to processes ({endpoint: name}), and which of those are lost.
 
-    `routing_id` is how peers know this connection. With `timeout_s`, which somebody else keeps to, it says every so
-    often who is waited for while not all have been there.
+    `on_loss` is called once, in the watch's thread. `routing_id` is the identity of this connection for the others.
+    With `timeout_s` the watch prints every so often which process is missing, until all have been there once; the
+    caller ends the wait.
     """
 
     def __init__(
         self,
         me: str,
-        peers: Mapping[str, str],
+        watched: Mapping[str, str],
         silence_s: float,
         *,
         key: str = "",
@@ -125,8 +128,8 @@ class LivenessWatch:
         on_loss: Callable[[LostWorker], None] | None = None,
     ) -> None:
         self._me, self.silence_s, self._on_loss = me, silence_s, on_loss
-        self._peers = {_resolved(endpoint): _Peer(name) for endpoint, name in peers.items()}
-        self._endpoints = {endpoint: _resolved(endpoint) for endpoint in peers}
+        self._watched = {_resolved(endpoint): _Watched(name) for endpoint, name in watched.items()}
+        self._endpoints = {endpoint: _resolved(endpoint) for endpoint in watched}
         self._broken: list[str] = []  # endpoints whose connection broke, the first one first
         self._changed = threading.Condition()
         self._closing = False
@@ -134,7 +137,7 @@ class LivenessWatch:
         self._context: Context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.IPV6, any("[" in endpoint for endpoint in self._peers))
+        self._socket.setsockopt(zmq.IPV6, any("[" in endpoint for endpoint in self._watched))
         for option, value in heartbeats(silence_s).items():
             self._socket.setsockopt(option, value)
         if routing_id:
@@ -145,37 +148,40 @@ class LivenessWatch:
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
         self._monitor = self._socket.get_monitor_socket(_EVENTS)
-        for endpoint in self._peers:
+        for endpoint in self._watched:
             self._socket.connect(endpoint)
         self._thread = threading.Thread(target=self._run, name="phalanx-liveness", daemon=True)
         self._thread.start()
 
     def await_all(self, timeout_s: float = CONNECT_S) -> None:
-        """Until all are connected; all of them listen already. Raises who could not be reached."""
+        """Wait until all are connected; all of them listen already. Raises for one that cannot be reached."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
-            while missing := [endpoint for endpoint, peer in self._peers.items() if not peer.ever]:
+            while missing := [endpoint for endpoint, process in self._watched.items() if not process.ever]:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)
         if missing:
             raise UserError(
-                f"{self._me} on {here()} cannot connect to {self._peers[missing[0]].name} at {missing[0]}",
+                f"{self._me} on {here()} cannot connect to {self._watched[missing[0]].name} at {missing[0]}",
                 why=f"{_state(missing[0])}, for {timeout_s:g} s",
                 remedy="open that port between the hosts (--port-range says which are used); "
                 "all processes need the same PHALANX_KEY",
             )
 
     def lost(self, endpoint: str | None = None, within_s: float = 0.0) -> LostWorker | None:
-        """What happened to the peer that was lost first, or to this one. `within_s`: wait for news, and take an
-        unconfirmed one: the caller knows already that something is wrong."""
+        """The loss of the process that was lost first, or of the one at `endpoint`.
+
+        With `within_s` it waits so long for news, and a broken connection is enough: the caller knows already that
+        something is wrong.
+        """
         wanted = None if endpoint is None else self._endpoints[endpoint]
         deadline = time.monotonic() + within_s
         with self._changed:
             while True:
                 found = [one for one in self._broken if wanted in (None, one)]
-                confirmed = [one for one in found if self._peers[one].lost]
+                confirmed = [one for one in found if self._watched[one].lost]
                 left = deadline - time.monotonic()
                 if confirmed or left <= 0 or (within_s and found):
                     break
@@ -184,28 +190,28 @@ class LivenessWatch:
         return self._loss(chosen[0]) if chosen else None
 
     def expect(self, endpoint: str) -> None:
-        """It has answered elsewhere: so it is there, whether or not it is connected to yet."""
+        """It has replied on another connection: so it is alive, whether or not this one is connected yet."""
         with self._changed:
             endpoint = self._endpoints[endpoint]
-            peer = self._peers[endpoint]
-            if not peer.ever and not peer.up:
+            process = self._watched[endpoint]
+            if not process.ever and not process.up:
                 self._broken.append(endpoint)
-            peer.ever = True
+            process.ever = True
 
     def is_up(self, endpoint: str) -> bool:
-        return self._peers[self._endpoints[endpoint]].up
+        return self._watched[self._endpoints[endpoint]].up
 
     def close(self) -> None:
-        """From now on nobody's end is a loss."""
+        """End the watch: from now on the end of a process is no loss."""
         self._closing = True
         if self._thread is not threading.current_thread():
             self._thread.join(10 * _LOOK_S)
 
     def _loss(self, endpoint: str) -> LostWorker:
         return LostWorker(
-            f"{self._peers[endpoint].name} is gone or silent",
+            f"{self._watched[endpoint].name} is gone or silent",
             why=_ending(endpoint, self.silence_s),
-            remedy="see what it said last, in logs/ of the run's folder; then go on with --resume",
+            remedy="see its last lines, in logs/ of the run's folder; then go on with --resume",
         )
 
     def _run(self) -> None:
@@ -215,9 +221,9 @@ class LivenessWatch:
         poller.register(self._socket, zmq.POLLIN)
         while not self._closing:
             poller.poll(int(1000 * _LOOK_S))
-            self._hear()
+            self._receive()
             now = time.monotonic()
-            # A process that was stopped, and goes on, has not heard anybody meanwhile: that says nothing of them.
+            # While this process was stopped, it received nothing: that says nothing about the others.
             self._count(min(now - before, 2 * _LOOK_S))
             before = now
             self._announce()
@@ -226,23 +232,23 @@ class LivenessWatch:
         self._socket.close(linger=0)
         self._context.term()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         with contextlib.suppress(zmq.Again):
             while True:
-                self._socket.recv(zmq.NOBLOCK)  # a server's look at whether this one is there
+                self._socket.recv(zmq.NOBLOCK)  # a server checks whether this worker is alive
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor)
             endpoint = event["endpoint"].decode()
-            peer = self._peers.get(endpoint)
-            if peer is None:
+            process = self._watched.get(endpoint)
+            if process is None:
                 continue
             with self._changed:
-                peer.up = event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
-                if peer.up:
-                    peer.ever, peer.down_s = True, 0.0
+                process.up = event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+                if process.up:
+                    process.ever, process.down_s = True, 0.0
                     if endpoint in self._broken:
                         self._broken.remove(endpoint)
-                elif peer.ever and endpoint not in self._broken:
+                elif process.ever and endpoint not in self._broken:
                     self._broken.append(endpoint)
                 self._changed.notify_all()
 
@@ -250,10 +256,10 @@ class LivenessWatch:
         news = None
         with self._changed:
             for endpoint in self._broken:
-                peer = self._peers[endpoint]
-                peer.down_s += passed_s
-                if not peer.lost and peer.down_s >= grace_s(self.silence_s):
-                    peer.lost = True
+                process = self._watched[endpoint]
+                process.down_s += passed_s
+                if not process.lost and process.down_s >= grace_s(self.silence_s):
+                    process.lost = True
                     news = news or endpoint
                     self._changed.notify_all()
         if news is not None and self._on_loss is not None:
@@ -263,21 +269,24 @@ class LivenessWatch:
     def _announce(self) -> None:
         if self._announces is None or not self._announces.due:
             return
-        missing = [endpoint for endpoint, peer in self._peers.items() if not peer.ever]
+        missing = [endpoint for endpoint, process in self._watched.items() if not process.ever]
         if not missing:
             self._announces = None
             return
-        self._announces.word(f"{self._me} on {here()} waits for {self._peers[missing[0]].name}: {_state(missing[0])}")
+        name = self._watched[missing[0]].name
+        self._announces.report(f"{self._me} on {here()} waits for {name}: {_state(missing[0])}")
 
 
 def _state(endpoint: str) -> str:
-    """Why somebody cannot be connected to, as far as the system tells."""
+    """Why a process cannot be connected to, as far as the system says."""
     error = _connect(endpoint)
-    return told(error) if error is not None else "somebody listens there, and does not answer as a process of this job"
+    if error is not None:
+        return connect_failure(error)
+    return "a process listens there, and does not answer as one of this job"
 
 
 def _ending(endpoint: str, silence_s: float) -> str:
-    """What became of somebody who was there."""
+    """What happened to a process that was alive."""
     if endpoint.startswith("ipc:"):
         return "its process has ended"
     error = _connect(endpoint)
@@ -293,14 +302,14 @@ def _connect(endpoint: str) -> OSError | None:
     if parts.scheme != "tcp":
         return None
     try:
-        with sockets.create_connection((parts.hostname or "", parts.port or 0), timeout=_ASK_S):
+        with sockets.create_connection((parts.hostname or "", parts.port or 0), timeout=_PROBE_S):
             return None
     except OSError as error:
         return error
 
 
 def _resolved(endpoint: str) -> str:
-    """With an address instead of a name, as zmq tells of it."""
+    """With an address instead of a name, as in zmq's events."""
     parts = urlsplit(endpoint)
     if parts.scheme != "tcp":
         return endpoint

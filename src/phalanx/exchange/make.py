@@ -1,4 +1,4 @@
-"""From the configuration to an update method: the only place that knows them all."""
+"""From the configuration to an update method: the only module that knows them all."""
 
 import torch
 from torch import nn
@@ -68,7 +68,7 @@ def make_exchange(
 
 
 def _refuse_misfits(config: RunConfig, settings: Settings, half: bool) -> None:
-    """Settings that cannot work together, with the reason."""
+    """Refuse settings that cannot work together, with the reason."""
     exchange = config.exchange
     if exchange.method == "local" and exchange.compress != "none":
         raise UserError(

@@ -1,6 +1,6 @@
-"""Before the first step all workers of a job tell one another what has to be agreed on: machines, algorithms.
+"""Before the first step all workers of a job exchange what they have to agree on: machines, settings, algorithms.
 
-This comes before any exchange of gradients, since how that is set up depends on what is agreed on here.
+This comes before any exchange of gradients, which depends on what they agree on.
 """
 
 import time
@@ -15,14 +15,14 @@ from phalanx.exchange.collective.connectivity import open_store, trainer_of
 from phalanx.exchange.collective.peer_watch import PeerWatch
 from phalanx.net.waiting import gather
 
-_LOOK_S = 0.02  # between looks at who has heard
+_LOOK_S = 0.02  # between looks at which workers have read
 
 
 class Rendezvous(Protocol):
-    """Where workers meet. All of them must gather the same topics, in the same order."""
+    """Exchanges texts between workers. All of them must gather the same topics, in the same order."""
 
     def gather(self, topic: str, text: str) -> list[str]:
-        """What every worker has to say about a topic, by rank. Who joins later is told what was said at the start."""
+        """Every worker's text on a topic, by rank. A worker that joins later gets the texts from the start."""
         ...
 
 
@@ -34,30 +34,30 @@ class LocalRendezvous:
 
 
 class StoreRendezvous:
-    """The trainers of a collective job, at torch's store. Their process group is formed at the same store later.
+    """The workers of a collective job, at torch's store. Their process group is formed at the same store later.
 
-    From here on they watch one another: who is lost while others open their data, or time convolutions, is not waited
-    for.
+    From here on they watch one another: none waits for a worker that is lost while others open their data or time
+    convolutions.
     """
 
     def __init__(self, role: Role, timeout_s: float, silence_s: float = ExchangeConfig().silence_s) -> None:
         self.role, self._timeout_s = role, timeout_s
         self.peers: PeerWatch | None = None
-        with self._others_may_be_lost():
+        with self._failing_as_lost():
             self.store = open_store(role, timeout_s)
             if role.world > 1:
                 self.peers = PeerWatch(self.store, role, timeout_s, silence_s)
 
     def gather(self, topic: str, text: str) -> list[str]:
         keys = [f"{topic}/{rank}" for rank in range(self.role.world)]
-        with self._others_may_be_lost():
+        with self._failing_as_lost():
             self.store.set(keys[self.role.rank], text)
-            told = gather(self.store, self.role.name, keys, self._timeout_s, trainer_of, self._refuse_lost)
-            self._await_heard(f"heard/{topic}")
-            return [each.decode() for each in told]
+            texts = gather(self.store, self.role.name, keys, self._timeout_s, trainer_of, self._refuse_lost)
+            self._await_readers(f"heard/{topic}")
+            return [each.decode() for each in texts]
 
-    def _await_heard(self, counter: str) -> None:
-        """The first trainer keeps the store: what is heard may make it leave, so it stays until all have heard it."""
+    def _await_readers(self, counter: str) -> None:
+        """Rank 0 has the store: the texts may make it end, so it stays until all workers have read them."""
         self.store.add(counter, 1)
         deadline = time.monotonic() + self._timeout_s
         while self.role.rank == 0 and self.store.add(counter, 0) < self.role.world and time.monotonic() < deadline:
@@ -65,7 +65,7 @@ class StoreRendezvous:
             time.sleep(_LOOK_S)
 
     def close(self) -> None:
-        """No more is said here, and nobody's end is a loss."""
+        """End the rendezvous and its watch: from now on the end of a worker is no loss."""
         if self.peers is not None:
             self.peers.close()
 
@@ -75,20 +75,20 @@ class StoreRendezvous:
             raise loss
 
     @contextmanager
-    def _others_may_be_lost(self) -> Iterator[None]:
+    def _failing_as_lost(self) -> Iterator[None]:
         try:
             yield
         except (RuntimeError, ValueError) as error:
             loss = self.peers.known() if self.peers is not None else None
             raise loss or LostWorker(
-                f"trainer {self.role.rank} of {self.role.world} did not meet the others at {self.role.master}",
+                f"{self.role.name} of {self.role.world} workers could not join the others at {self.role.master}",
                 why=str(error).split("\n")[0][:300],
                 remedy="check that all workers were started and nothing blocks the port; see their logs",
             ) from error
 
 
 def make_rendezvous(exchange: ExchangeConfig, role: Role) -> Rendezvous:
-    """Where the workers of this job meet, by its update method."""
+    """The rendezvous of this job's workers, by its update method."""
     if exchange.method == "collective":
         return StoreRendezvous(role, exchange.timeout_s, exchange.silence_s)
     if exchange.method == "pserver":

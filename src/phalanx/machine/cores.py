@@ -1,4 +1,4 @@
-"""The processor of this machine, for all that divides work over its cores."""
+"""The processor of this machine: its name, and how many cores this process may use."""
 
 import math
 import os
@@ -11,12 +11,12 @@ _GROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def cores() -> int:
-    """Cores that this process may use: those that it may run on, but no more than its container is given time for."""
+    """Cores that this process may use: its CPU affinity, limited by the CPU quota of its container."""
     return math.ceil(min([_cores_to_run_on(), *_limits()]))
 
 
 def is_limited() -> bool:
-    """Whether this process, running on all of its cores, would use up its time and be held up."""
+    """Whether a CPU quota would throttle this process if it used all of its cores."""
     return any(limit < _cores_to_run_on() for limit in _limits())
 
 
@@ -25,13 +25,13 @@ def _cores_to_run_on() -> int:
 
 
 def _limits() -> Iterator[float]:
-    """How many cores' time the control groups that this process is in have: `docker --cpus`, limits of Kubernetes."""
+    """CPU quotas of this process's control groups, in cores: `docker --cpus`, Kubernetes limits."""
     with suppress(OSError, ValueError):
         for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):
                 continue
-            # In a container the path may be the host's, and the own group be found where the others begin.
+            # In a container the path may be the host's; the process's own group is then the root.
             begin, below = _GROUPS / ("cpu" if controllers else ""), Path(path).parts[1:]
             for depth in range(len(below) + 1):
                 with suppress(OSError, ValueError, ZeroDivisionError):  # no such group, or it has no limit

@@ -1,4 +1,4 @@
-"""Which GPU a worker uses. Pure: what is there is given, so that it is decided the same without one."""
+"""Which GPU a worker uses. A pure function of the GPUs present, so that it can be tested without one."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from phalanx.errors import UserError
 
 
 def gpu_of(gpus: Sequence[int], local_rank: int, local_world: int, present: Sequence[str], absent_why: str) -> int:
-    """The GPU of the worker with `local_rank` on its host: one worker for each of the GPUs that are listed.
+    """The GPU of the worker with `local_rank` on its host: one worker per listed GPU.
 
-    `present` are the names of the GPUs of this host; where there is none, `absent_why` says why.
+    `present` are the names of this host's GPUs. Where there is none, `absent_why` is the reason.
     """
     listed = ",".join(map(str, gpus))
     if not present:

@@ -1,7 +1,7 @@
-"""What changes numbers is settled once per job, from what all of its workers have: precision, kernels, algorithms.
+"""Settings that change numbers are chosen once per job, from the machines of all workers: precision, layout, kernels.
 
-Every worker tells the others what its machine can do (`MachineReport`), all get the same list, and each works out the
-same answer from it. The answer is written into the run's configuration, so that a resumed run keeps it.
+Every worker reports what its machine can do (`MachineReport`). All workers get the same list and choose the same
+settings from it. The choice is written into the run's configuration, so that a resumed run keeps it.
 """
 
 import json
@@ -19,11 +19,11 @@ from phalanx.machine.cores import cpu_name
 from phalanx.native.build import find_library
 from phalanx.native.features import NATIVE_BF16, cpu_features
 
-# The settings that are settled: they change numbers, so a run keeps them.
+# The settings that are chosen for the whole job: they change numbers, so a run keeps them.
 JOB_WIDE = ("precision", "channels_last", "compile", "fast_path", "deterministic")
 SET_BY_USER = "as you set it"
 KEPT = "kept from the run's beginning"
-_COMPILED = ("winograd", "norm")  # what the native fast path consists of
+_COMPILED = ("winograd", "norm")  # libraries of the native fast path
 _NO_BF16 = "neither AMX nor AVX512-BF16"
 
 
@@ -45,11 +45,11 @@ class MachineReport:
     worker: int
     host: str
     cpu: str
-    device: str  # its type: the one that is set, or the best that is there
-    bf16: str  # what computes bf16 natively there; empty where nothing does
-    no_native_code: str  # why the compiled fast path cannot be used there; empty where it can
-    libraries: str  # that compute and decode
-    asked: dict[str, Any] = field(default_factory=dict)  # what its user gave for the settings that are to be settled
+    device: str  # device type: as set, or the best present
+    bf16: str  # the unit that computes bf16 natively; empty if there is none
+    no_native_code: str  # why the compiled fast path cannot be used; empty if it can
+    libraries: str  # versions of the libraries that compute and decode
+    asked: dict[str, Any] = field(default_factory=dict)  # the worker's values of the job-wide settings
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -61,16 +61,16 @@ class MachineReport:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """`machine` has no `auto` left where it would change numbers; `warnings` is what the user should know."""
+    """The choice for a job: `machine` has no `auto` left where it would change numbers."""
 
     machine: MachineConfig
-    device: str  # of all workers: its type
+    device: str  # the device type of all workers
     decisions: dict[str, Decision]
     warnings: list[str]
 
 
 def report_machine(config: MachineConfig, worker: int = 0) -> MachineReport:
-    """What the machine that this process runs on can do. Compiles native code, if that is wanted and not done yet."""
+    """What this machine can do. Compiles native code where the fast path needs it."""
     device = "cuda" if config.gpus is not None else device_type(config.device)
     wanted = device == "cpu" and config.fast_path in ("auto", "native")
     missing = [library for name in _COMPILED if wanted and (library := find_library(name)).handle is None]
@@ -87,7 +87,7 @@ def report_machine(config: MachineConfig, worker: int = 0) -> MachineReport:
 
 
 def device_type(name: str) -> str:
-    """The type of a device as a user writes it; of `auto`, the best that is here."""
+    """The type of a device that a user names; for `auto`, the best one present."""
     if name != "auto":
         return name.partition(":")[0]
     if torch.cuda.is_available():
@@ -104,22 +104,22 @@ def _native_bf16(device: str) -> str:
 
 
 def choose_for_job(config: MachineConfig, reports: Sequence[MachineReport], kept: Collection[str] = ()) -> JobSettings:
-    """What all workers of a job compute with, as the first of them was asked to.
+    """The settings of all workers of a job, from the first worker's configuration and all machines.
 
-    `kept` are the settings whose values a resumed run began with.
+    `kept` names the settings that a resumed run had from its start.
     """
     config = config.model_copy(update=reports[0].asked)
     device = _device(config, reports)
     decisions = _decide(config, device.value, reports, kept)
     machine = config.model_copy(update={name: decision.value for name, decision in decisions.items()})
-    warnings = [note for report in _one_per_host(reports) if (note := slow_at(machine, device.value, report))]
-    if device.value != "cpu":  # where a run that began on CPUs would be slow
-        anew = _decide(config, device.value, reports, kept, auto=kept)
+    warnings = [note for report in _one_per_host(reports) if (note := slow_warning(machine, device.value, report))]
+    if device.value != "cpu":  # settings that a run kept from CPUs may be slow here
+        now = _decide(config, device.value, reports, kept, auto=kept)
         warnings += [
-            f"{name}={decisions[name].value} is {KEPT}; on this GPU it would be {anew[name]}: "
-            f"machine.{name}=auto settles it anew (and changes the numbers)"
+            f"{name}={decisions[name].value} is {KEPT}; on this GPU it would be {now[name]}: "
+            f"machine.{name}=auto chooses again (and changes the numbers)"
             for name in kept
-            if name in anew and anew[name].value != decisions[name].value
+            if name in now and now[name].value != decisions[name].value
         ]
     job_settings = JobSettings(
         machine, device.value, {"device": device, **decisions}, warnings + _unequal_libraries(reports)
@@ -136,7 +136,7 @@ def _decide(
     kept: Collection[str],
     auto: Collection[str] = (),
 ) -> dict[str, Decision]:
-    """Each of the settings: as it is given, or decided where it is `auto`, or among those that are taken for that."""
+    """Each job-wide setting: as given, or chosen where it is `auto` or named in `auto`."""
 
     def given_or(name: str, decided: Decision) -> Decision:
         value = getattr(config, name)
@@ -146,7 +146,7 @@ def _decide(
 
     cpu = device == "cpu"
     compiled = given_or("compile", _compile(device))
-    layout = given_or("channels_last", Decision(True, "convolutions read memory in that order"))
+    layout = given_or("channels_last", Decision(True, "faster for convolutions"))
     cannot = _why_no_fast_path(device, compiled.value, layout.value)
     fast_path = given_or("fast_path", _fast_path(reports))
     return {
@@ -159,7 +159,7 @@ def _decide(
 
 
 def refuse_unable(job_settings: JobSettings, report: MachineReport) -> None:
-    """End a worker that cannot compute as its job does, such as one that joins later, from another kind of machine."""
+    """Refuse a worker whose machine cannot run the job's settings, such as one that joins later."""
     if job_settings.device == "cuda" and report.device != "cuda":
         raise UserError(
             f"worker {report.worker} on {report.host} cannot take part: the job computes on GPUs",
@@ -170,8 +170,8 @@ def refuse_unable(job_settings: JobSettings, report: MachineReport) -> None:
         raise _no_native_code(report)
 
 
-def slow_at(machine: MachineConfig, device: str, report: MachineReport) -> str:
-    """What a user should know of a machine that computes what was settled, but not well. Empty where it does."""
+def slow_warning(machine: MachineConfig, device: str, report: MachineReport) -> str:
+    """A warning where a machine runs the settings slowly; empty otherwise."""
     if machine.precision == "bf16" and device == "cpu" and not report.bf16:
         return f"bf16 is slow on {report.host}: its CPU has {_NO_BF16}; --precision fp32 changes it (and the numbers)"
     return ""
@@ -235,7 +235,7 @@ def _why_no_fast_path(device: str, compiled: bool, channels_last: bool) -> str:
 def _fast_path(reports: Sequence[MachineReport]) -> Decision:
     lacking = next((report for report in reports if report.no_native_code), None)
     if lacking is None:
-        return Decision("native", "each convolution by the fastest algorithm, batch norm together with what follows")
+        return Decision("native", "the fastest algorithm for each convolution, fused batch norm")
     where = "" if len(reports) == 1 else f" on {lacking.host}"
     why = f"no native code{where}: {lacking.no_native_code}"
     return Decision("products", f"convolution gradients as matrix products; {why}")
@@ -245,6 +245,6 @@ def _no_native_code(report: MachineReport) -> UserError:
     return UserError(
         f"{report.host} (worker {report.worker}) cannot compute with machine.fast_path=native",
         why=f"there is no compiled code there: {report.no_native_code}",
-        remedy="install a C compiler there; or machine.fast_path=auto, which takes what all workers have (and rounds "
+        remedy="install a C compiler there; or machine.fast_path=auto, which uses what all workers have (and rounds "
         "differently)",
     )

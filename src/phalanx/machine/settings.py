@@ -11,18 +11,18 @@ import torch
 
 from phalanx.config.schema import FastPath, MachineConfig
 from phalanx.errors import UserError
-from phalanx.machine.contention import look_out
+from phalanx.machine.contention import watch_contention
 from phalanx.machine.cores import cores
 from phalanx.machine.gpus import gpu_of
 from phalanx.machine.job_settings import SET_BY_USER, Decision, JobSettings, choose_for_job, device_type, report_machine
-from phalanx.machine.openmp import waiting
+from phalanx.machine.openmp import idle_threads
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the engine runs with."""
+    """The settings that a process runs with, and the reason for each."""
 
     device: torch.device
     dtype: torch.dtype
@@ -43,16 +43,16 @@ class Settings:
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def apply(self) -> None:
-        """Make this process run with them. Comes before the model is made."""
+        """Set up this process. Call it before the model is built."""
         if self.decisions["allocator"].value == "keep":
             keep_freed_memory()
         torch.set_num_threads(self.threads)
-        look_out()
+        watch_contention()
         if self.compile:
             torch.use_deterministic_algorithms(self.deterministic)
-        else:  # the same, without importing the compiler to tell it
+        else:  # the same, without importing torch's compiler
             torch.set_deterministic_debug_mode("error" if self.deterministic else "default")
-        # Otherwise determinism also fills new memory with NaN, to find bugs that we do not have: 15 % of a step.
+        # Deterministic mode also fills new memory with NaN, to find bugs. That takes 15 % of a step.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if self.device.type == "cuda":
             if self.device.index is not None:
@@ -62,12 +62,12 @@ class Settings:
 
 
 def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) -> Settings:
-    """For a process whose numbers nobody else has to match: settled from this machine alone."""
+    """Settings for a single process, chosen from this machine alone."""
     return settings_for(choose_for_job(config, [report_machine(config)]), workers_here, local_rank)
 
 
 def settings_for(job_settings: JobSettings, workers_here: int = 1, local_rank: int = 0) -> Settings:
-    """What this process runs with, as one of the workers of this machine, in a job for which all else is settled."""
+    """Settings for one of this machine's workers, in a job whose settings are chosen."""
     config = job_settings.machine
     device = _device(config.device, job_settings)
     if config.gpus is not None:
@@ -90,7 +90,7 @@ def settings_for(job_settings: JobSettings, workers_here: int = 1, local_rank: i
             **job_settings.decisions,
             "device": device,
             "threads": threads,
-            "idle threads": Decision(*waiting()),
+            "idle threads": Decision(*idle_threads()),
             "allocator": _allocator_decision(config.allocator, device.value),
         },
     )
@@ -135,12 +135,12 @@ def _allocator_decision(choice: str, device: torch.device) -> Decision:
     if choice == "system":
         return Decision("system", SET_BY_USER)
     if not _has_mallopt():
-        return Decision("system", "not glibc, which is where it can be tuned")
+        return Decision("system", "only glibc's allocator can be tuned")
     if choice == "keep":
         return Decision("keep", SET_BY_USER)
     if device.type != "cpu":
         return Decision("system", "activations live on the device")
-    return Decision("keep", "freed memory is reused instead of faulted in anew")
+    return Decision("keep", "freed memory is reused, not returned to the kernel")
 
 
 def _has_mallopt() -> bool:
@@ -148,9 +148,9 @@ def _has_mallopt() -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory: activations are then not returned to and fetched from the kernel each step.
+    """Make glibc keep freed memory, so that activations are not returned to the kernel and faulted in at each step.
 
-    Works for all later allocations. Costs that the process keeps its peak memory.
+    It holds for all later allocations. The price: the process keeps its peak memory.
     """
     if not _has_mallopt():
         return

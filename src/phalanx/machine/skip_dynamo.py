@@ -1,8 +1,8 @@
-"""torch without its compiler, whose import takes as long as all the rest of torch: 1.8 s of every process's start.
+"""Skip the import of torch's compiler (torch._dynamo), which takes 1.8 s: as long as all the rest of torch.
 
-Optimizers and DistributedDataParallel import torch._dynamo only to tell it to keep out, or to ask it what it does with
-them if it does anything. Nobody compiles them here, so they are told that this has been done. Where a release of torch
-does this otherwise, nothing is found to change, and the import happens.
+Optimizers and DistributedDataParallel import torch._dynamo only to disable it for their methods, or to read its mode.
+Phalanx never compiles them, so these functions mark the methods as disabled beforehand. Where a release of torch works
+otherwise, the functions find nothing to mark, and the import happens.
 """
 
 import sys
@@ -16,16 +16,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def skip_dynamo() -> None:
-    """Before the first optimizer is made."""
+    """Mark the optimizers' methods. Call it before the first optimizer is made."""
     for method in vars(torch.optim.Optimizer).values():
         if getattr(method, "__module__", None) == torch.optim.Optimizer.__module__:
-            _keep_out(method)
+            _mark_disabled(method)
 
 
 @contextmanager
 def ddp_without_dynamo() -> Iterator[None]:
-    """Around the making of a DistributedDataParallel, which asks how its exchange is compiled: in the default way."""
-    _keep_out(vars(DistributedDataParallel).get("_inside_ddp_forward"))
+    """Context for the constructor of DistributedDataParallel, which reads dynamo's mode: it gets the default."""
+    _mark_disabled(vars(DistributedDataParallel).get("_inside_ddp_forward"))
     if "torch._dynamo" in sys.modules:
         yield
         return
@@ -34,20 +34,20 @@ def ddp_without_dynamo() -> Iterator[None]:
     try:
         yield
     finally:
-        if vars(torch).get("_dynamo") is answer:  # otherwise somebody did import it
+        if vars(torch).get("_dynamo") is answer:  # otherwise it was imported after all
             del vars(torch)["_dynamo"]
 
 
 def bare_step(optimizer: torch.optim.Optimizer) -> Callable[[], Any]:
-    """The optimizer's step as it was written, for a caller who has gradients turned off."""
+    """The optimizer's step without its wrappers, for a caller that has disabled gradients."""
     step: Any = type(optimizer).step
     while hasattr(step, "__wrapped__"):
         step = step.__wrapped__
     return lambda: step(optimizer)
 
 
-def _keep_out(method: Any) -> None:
-    """Wrappers of torch's that would tell the compiler to keep out of this keep the answer in an attribute: set it."""
+def _mark_disabled(method: Any) -> None:
+    """Set the attribute in which torch's wrappers remember that they have disabled the compiler."""
     while (bare := getattr(method, "__wrapped__", None)) is not None:
         bare.__dict__.setdefault("__dynamo_disable", bare)
         method = bare

@@ -1,1 +1,1 @@
-"""From a model's name to a model: timm's zoo, the CIFAR networks and the classics that it lacks."""
+"""Models by name: timm's, and the CIFAR and classic networks that timm lacks."""

@@ -1,4 +1,4 @@
-"""From the model configuration to a model, ready to train: ours, a classic, or any classifier of timm's."""
+"""Build the model of a configuration: a network of ours, a classic, or any classifier of timm's."""
 
 from torch import nn
 
@@ -18,12 +18,12 @@ FAST_OPTIONS = ("width", "edge")
 
 
 def is_ours(name: str) -> bool:
-    """Whether the model is one that timm does not know: a network of ours, a classic, or the user's own."""
+    """Whether Phalanx builds the model itself: a network of ours, a classic, or the user's own."""
     return is_reference(name) or name == fast.NAME or name in CLASSICS or plan_of(name) is not None
 
 
 def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
-    """The model that the configuration names, for images of this size and kind; weights by torch's random state."""
+    """The model of a configuration, for images of this size. Weights are drawn from torch's global generator."""
     if config.pretrained and config.initializer != "default":
         raise UserError(
             f"model.initializer={config.initializer} would overwrite the weights that model.pretrained fetches",
@@ -44,15 +44,14 @@ def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_s
     if plan is not None:
         ours = _build_cifar(config, plan, num_classes=num_classes, channels=channels)
         initialize(ours, config.initializer)
-        # after the initializer: what starts at zero may be a convolution
+        # after the initializer: the last layer may be a convolution
         if config.zero_init_last:
             ours.zero_init_last()
         return ours
 
     model = build_timm(config, num_classes=num_classes, channels=channels, image_size=image_size)
     initialize(model, config.initializer)
-    # where it is wanted nothing is to do: timm starts its ResNets, RegNets and their kin so by itself, and the
-    # few that it starts otherwise were published that way
+    # timm zero-initializes its ResNets, RegNets and similar models by default; the few others were published that way
     if not config.zero_init_last and not config.pretrained:
         undo_zero_init(model)
     return model
@@ -74,8 +73,8 @@ def _build_classic(config: ModelConfig, *, num_classes: int, channels: int, imag
     if config.pretrained and CLASSICS[config.name].from_torchvision:
         raise UserError(
             f"model.pretrained: timm has no weights of {config.name}",
-            why="torchvision publishes some, as pickles, which can run code",
-            remedy="save them as safetensors where you trust them, and start from that file: --init-from FILE",
+            why="torchvision publishes some as pickles, which can run code",
+            remedy="if you trust them, save them as safetensors, and start from that file: --init-from FILE",
         )
     _refuse_foreign(config, ())
     if config.drop_path is not None:
@@ -88,9 +87,9 @@ def _build_classic(config: ModelConfig, *, num_classes: int, channels: int, imag
 
 
 def _refuse_foreign(config: ModelConfig, options: tuple[str, ...]) -> None:
-    """What only other models have."""
+    """Refuse pretrained weights, and options that the model does not have."""
     if config.pretrained:
-        raise UserError(f"model.pretrained: nobody publishes weights of {config.name}", remedy="--init-from FILE")
+        raise UserError(f"model.pretrained: there are no published weights of {config.name}", remedy="--init-from FILE")
     for option in config.options:
         if option not in options:
             raise UserError(

@@ -1,4 +1,4 @@
-"""The CIFAR networks that timm lacks: ResNets of depth 6n+2, their pre-activation form, and wide ones.
+"""The CIFAR networks that timm lacks: ResNets of depth 6n+2, pre-activation ResNets, and wide ResNets.
 
     cifar_resnetD   He et al. 2015 (arXiv:1512.03385), D = 6n+2, shortcuts without parameters ("option A")
     cifar_resnet18  the ImageNet ResNet-18 with a 3×3 stem and no max-pool, as people train it on CIFAR
@@ -25,11 +25,11 @@ LISTED = (
     "wrn28_10",
     "wrn40_4",
 )
-IMAGE_SIZE = 32  # what they were designed for
+IMAGE_SIZE = 32  # the size they were designed for
 
 
 class StagePlan(NamedTuple):
-    """What a name stands for: the kind of block, and how many of them are how wide."""
+    """The architecture of a name: the kind of block, and their number and widths."""
 
     preact: bool  # norm and relu come before a convolution, not after it
     projection: bool  # a shortcut that changes shape is a 1×1 convolution, not zero padding
@@ -39,7 +39,7 @@ class StagePlan(NamedTuple):
 
 
 def plan_of(name: str) -> StagePlan | None:
-    """What a name stands for; None when it does not have the form of one of these networks."""
+    """The architecture of a name; None if it is no name of these networks."""
     if name == "cifar_resnet18":
         return StagePlan(False, True, 64, (64, 128, 256, 512), 2)
     if match := re.fullmatch(r"cifar_(resnet|preact)(\d+)", name):
@@ -90,7 +90,7 @@ def build_cifar(
     stem_width, *stage_widths = (max(1, round(w * width)) for w in (plan.stem_width, *plan.stage_widths))
     stem = nn.Sequential(conv3x3(channels, stem_width))
     tail = nn.Sequential()
-    # a pre-activation block normalises its own input, so the norm that lies outside of them comes last, not first
+    # pre-activation blocks normalise their own input, so the norm outside of the blocks comes last, not first
     outside, width_outside = (tail, stage_widths[-1]) if plan.preact else (stem, stem_width)
     outside.append(nn.BatchNorm2d(width_outside)).append(nn.ReLU(inplace=True))
 
@@ -100,7 +100,7 @@ def build_cifar(
     for stage, width_out in enumerate(stage_widths):
         for position in range(plan.blocks_per_stage):
             stride = 2 if stage > 0 and position == 0 else 1
-            # the deeper a block, the oftener it is skipped (Huang et al. 2016); the first never is
+            # deeper blocks are skipped more often (Huang et al. 2016), the first never
             skip = StochasticDepth(drop_path * len(blocks) / max(1, num_blocks - 1))
             shortcut = make_shortcut(width_in, width_out, stride, projection=plan.projection, norm=not plan.preact)
             if plan.preact:
@@ -132,7 +132,7 @@ class CifarNet(nn.Module):
         return cast(Tensor, self.fc(self.drop(maps.mean((2, 3)))))
 
     def zero_init_last(self) -> None:
-        """Let every block start as its shortcut alone: where shapes agree, as the identity."""
+        """Initialize the last layer of every block to 0, so that each block starts as its shortcut."""
         for block in self.blocks:
             assert isinstance(block, BasicBlock | PreactBlock)
             nn.init.zeros_(block.last.weight)
@@ -157,15 +157,15 @@ class BasicBlock(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         branch = F.relu(self.bn1(self.conv1(maps)), inplace=True)
         branch = self.bn2(self.conv2(self.dropout(branch)))
-        # Into the branch, whose norm does not need its output again: one activation less to keep per block.
+        # In place: batch norm does not need its output for backward, so a block keeps one activation less.
         return F.relu(self.skip(branch).add_(self.shortcut(maps)), inplace=True)
 
 
 class PreactBlock(nn.Module):
     """norm, relu, conv, norm, relu, conv; add.
 
-    With `share` the shortcut too starts from the activated input: so in the first block of all (its input is raw)
-    and wherever the shape changes. Everywhere else the shortcut is untouched from block to block.
+    With `share` the shortcut starts from the activated input, too: in the first block (its input is not activated)
+    and where the shape changes. Elsewhere the shortcut is the identity.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class PreactBlock(nn.Module):
 
     @property
     def last(self) -> nn.Conv2d:
-        # not bn2: with its gamma at 0 the relu behind it passes no gradient, and the block would never wake up
+        # not bn2: with its gamma at 0 the relu after it passes no gradient, and the block would never learn
         return self.conv2
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ class PreactBlock(nn.Module):
 
 
 class ZeroPadding(nn.Module):
-    """A shortcut without parameters: every other pixel, and channels of zeros behind the old ones."""
+    """A shortcut without parameters: strided, with channels of zeros appended."""
 
     def __init__(self, added_channels: int, stride: int) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class ZeroPadding(nn.Module):
 
 
 class StochasticDepth(nn.Module):
-    """In training, leave a residual branch out for a share of the samples, and scale the others up to match."""
+    """In training, drop a residual branch for a share of the samples, and scale the others up to match."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ def conv3x3(width_in: int, width: int, stride: int = 1) -> nn.Conv2d:
 
 
 def make_shortcut(width_in: int, width: int, stride: int, *, projection: bool, norm: bool) -> nn.Module:
-    """What runs beside a block's convolutions: nothing where shapes agree, else the cheapest change of shape."""
+    """The shortcut of a block: the identity if shapes agree, else a projection or zero padding."""
     if stride == 1 and width_in == width:
         return nn.Identity()
     if not projection:

@@ -1,4 +1,4 @@
-"""The classic networks that timm lacks: torchvision's by name, and our own small files for what it lacks too.
+"""The classic networks that timm lacks: torchvision's, and our own where torchvision lacks them, too.
 
     alexnet, googlenet, squeezenet1_0, squeezenet1_1   torchvision's, for any number of channels
     inception_bn, inception_bn_small                   inception_bn.py
@@ -28,7 +28,7 @@ from phalanx.models.small import build_lenet, build_mlp
 class Classic:
     """How a network is built, and for what it was designed: the images and classes that its published size is for."""
 
-    build: Callable[..., nn.Module]  # num_classes, channels, image_size, and drop where one is asked for
+    build: Callable[..., nn.Module]  # num_classes, channels, image_size, and drop if it is set
     image_size: int = 224
     channels: int = 3
     num_classes: int = 1000
@@ -58,7 +58,7 @@ def _squeezenet(*, num_classes: int, channels: int, image_size: int, drop: float
 
 
 def _googlenet(*, num_classes: int, channels: int, image_size: int, drop: float = 0.2) -> nn.Module:
-    """Without the two auxiliary classifiers: batch norm, which this form of it has, does what they were for."""
+    """Without the two auxiliary classifiers, which batch norm makes unnecessary."""
     from torchvision.models import GoogLeNet
 
     model = GoogLeNet(num_classes, aux_logits=False, transform_input=False, init_weights=True, dropout=drop)
@@ -84,31 +84,31 @@ CLASSICS: dict[str, Classic] = {
 
 
 def build_classic(name: str, *, num_classes: int, channels: int, image_size: int, drop: float | None) -> nn.Module:
-    """The network, tried first without memory: one that cannot see images so small is refused."""
+    """The network. It is tried on the meta device first, and refused if the images are too small for it."""
     sized = partial(CLASSICS[name].build, num_classes=num_classes, channels=channels)
-    if not _sees(sized, channels, image_size):
-        smallest = next(size for size in range(image_size + 1, 225) if _sees(sized, channels, size))
+    if not _fits(sized, channels, image_size):
+        smallest = next(size for size in range(image_size + 1, 225) if _fits(sized, channels, size))
         raise UserError(
-            f"{name} cannot see images of {image_size} pixels",
-            why=f"its layers shrink an image so often that {smallest} pixels are the fewest",
+            f"{name} cannot take images of {image_size} pixels",
+            why=f"its layers shrink an image so often that it needs {smallest} pixels",
             remedy=f"data.image_size={smallest} or more, or --model cifar_resnet20",
         )
     return sized(image_size=image_size, **({} if drop is None else {"drop": drop}))
 
 
-def _sees(build: Callable[..., nn.Module], channels: int, image_size: int) -> bool:
-    """Whether two images of this size become scores. Two: batch norm cannot train on one pixel of one image."""
+def _fits(build: Callable[..., nn.Module], channels: int, image_size: int) -> bool:
+    """Whether the network takes images of this size. Tried with two: batch norm cannot train on a single value."""
     try:
         with torch.device("meta"), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # initializers warn that there is nothing to fill
             build(image_size=image_size)(torch.empty(2, channels, image_size, image_size))
-    except (RuntimeError, ValueError):  # what torch's layers raise where nothing would be left
+    except (RuntimeError, ValueError):  # torch's layers raise these for an empty output
         return False
     return True
 
 
 def _for_channels(first: nn.Module, channels: int) -> nn.Conv2d:
-    """The same convolution for images of another kind, its weights at torch's usual start."""
+    """The same convolution for another number of channels, with torch's default initialization."""
     assert isinstance(first, nn.Conv2d)
     return nn.Conv2d(
         channels,
@@ -121,6 +121,6 @@ def _for_channels(first: nn.Module, channels: int) -> nn.Conv2d:
 
 
 def _named(model: nn.Module, classifier: str) -> nn.Module:
-    """A model that says where its classifier is, in timm's way."""
+    """Name the model's classifier in `default_cfg`, as timm does."""
     model.default_cfg = {"classifier": classifier}  # type: ignore[assignment]
     return model

@@ -1,8 +1,8 @@
 """cifar_fast: a small network that learns CIFAR-sized images in few epochs.
 
-Its ideas are those of Jordan 2024 (arXiv:2404.00498) and the speed runs before it: the first layer is not learned but
-computed, so that patches of the data leave it uncorrelated; convolutions start as the identity; norms have no scale,
-and their shifts learn faster than the weights; a maximum, not a mean, closes each stage.
+After Jordan 2024 (arXiv:2404.00498) and the speed runs before it: the first layer whitens patches of the data and is
+computed, not learned; convolutions start as the identity; norms have no scale, and their shifts learn faster than the
+weights; the network ends in a maximum over each map, not a mean.
 """
 
 from typing import cast
@@ -15,13 +15,13 @@ from phalanx.errors import UserError
 
 NAME = "cifar_fast"
 STAGE_WIDTHS = (64, 256, 256)
-SMALLEST_IMAGE = 9  # three halvings after the first layer must leave a pixel
+SMALLEST_IMAGE = 9  # halved three times after the first layer, it must leave a pixel
 PATCH = 2
-NORM_MOMENTUM = 0.3  # runs are so short that running statistics must follow quickly
-# A shift counts this many times over, so plain SGD moves it by the square of it: 64 times the rate of a weight.
+NORM_MOMENTUM = 0.3  # runs are short, so running statistics must follow quickly
+# Shifts are multiplied by this, so SGD moves them by its square: 64 times the rate of a weight.
 SHIFT_SCALE = 8.0
 LOGIT_SCALE = 1 / 9
-WHITENING_FLOOR = 5e-4  # added to each variance: directions with nothing but noise are not blown up
+WHITENING_FLOOR = 5e-4  # added to each variance, so that noise is not amplified
 
 
 def build_fast(
@@ -29,8 +29,8 @@ def build_fast(
 ) -> "FastNet":
     """The network, with every stage `width` times as wide as published.
 
-    With its `edge`, patches also begin in the last row and column: maps of 32-pixel images then have 32, 16, 8 and 4
-    pixels a side instead of 31, 15, 7 and 3. Winograd's tiles of 4 take about as long for either.
+    With `edge`, patches also begin in the last row and column: maps of 32-pixel images then have 32, 16, 8 and 4 pixels
+    a side instead of 31, 15, 7 and 3. With Winograd's tiles of 4 both take about the same time.
     """
     if not isinstance(width, int | float) or width <= 0:
         raise UserError(f"model.options.width={width!r} is not a number above 0")
@@ -38,21 +38,21 @@ def build_fast(
         raise UserError(f"model.options.edge={edge!r} is neither true nor false")
     if image_size < SMALLEST_IMAGE:
         raise UserError(
-            f"{NAME} cannot see images of {image_size} pixels",
-            why=f"three of its layers halve the image, which takes {SMALLEST_IMAGE} pixels",
+            f"{NAME} cannot take images of {image_size} pixels",
+            why=f"three of its layers halve the image, which needs {SMALLEST_IMAGE} pixels",
             remedy=f"data.image_size={SMALLEST_IMAGE} or more, or model.name=cifar_resnet20",
         )
     return FastNet(channels, num_classes, tuple(max(1, round(each * width)) for each in STAGE_WIDTHS), edge)
 
 
 class FastNet(nn.Module):
-    """Whitened patches, three stages, the largest value of each map, classifier."""
+    """Whitened patches, three stages, maximum over each map, classifier."""
 
     def __init__(self, channels: int, num_classes: int, widths: tuple[int, ...], edge: bool) -> None:
         super().__init__()
         self.edge = edge
         directions = channels * PATCH * PATCH
-        # Not learned, so not a parameter: no gradient is computed or exchanged for it.
+        # A buffer, not a parameter: it has no gradient to compute or to exchange.
         self.register_buffer("whitening", torch.eye(directions).reshape(directions, channels, PATCH, PATCH))
         self.whitened_shift = nn.Parameter(torch.zeros(2 * directions))
         stages, width_in = [], 2 * directions
@@ -66,14 +66,14 @@ class FastNet(nn.Module):
         whitening = cast(Tensor, self.whitening)
         if self.edge:
             images = F.pad(images, (0, 1, 0, 1), mode="reflect")
-        # Each direction and its opposite: what the activation cuts off of one, the other keeps.
+        # Each direction and its opposite: the activation keeps one half of each.
         maps = F.conv2d(images, torch.cat([whitening, -whitening]).to(images.dtype), self.whitened_shift)
         maps = self.stages(F.gelu(maps))
         return cast(Tensor, self.fc(maps.amax((2, 3)))) * LOGIT_SCALE
 
     @torch.no_grad()
-    def look_at(self, images: Tensor) -> None:
-        """Set the first layer from normalised images, so that what it makes of their patches is uncorrelated."""
+    def fit_whitening(self, images: Tensor) -> None:
+        """Compute the first layer from normalised images, so that its outputs are uncorrelated."""
         whitening = cast(Tensor, self.whitening)
         patches = F.unfold(images, PATCH).transpose(1, 2).reshape(-1, whitening.shape[0]).double()
         variances, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
@@ -82,7 +82,7 @@ class FastNet(nn.Module):
 
 
 class Stage(nn.Module):
-    """conv, halve, norm, activation; conv, norm, activation."""
+    """conv, max pool, norm, activation; conv, norm, activation."""
 
     def __init__(self, width_in: int, width: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Stage(nn.Module):
 
 
 class ShiftNorm(nn.Module):
-    """Batch norm whose scale stays 1 and whose shift learns quickly. It has what a BatchNorm2d has."""
+    """Batch norm with a fixed scale of 1 and a shift that learns quickly; with the attributes of BatchNorm2d."""
 
     eps = 1e-5
     momentum = NORM_MOMENTUM
@@ -123,7 +123,7 @@ class ShiftNorm(nn.Module):
 
 
 def _identity_conv(width_in: int, width: int) -> nn.Conv2d:
-    """A convolution that passes its input on, as far as there are maps for it; the rest starts at random."""
+    """A convolution whose first filters start as the identity; the rest start at random."""
     conv = nn.Conv2d(width_in, width, kernel_size=3, padding=1, bias=False)
     nn.init.dirac_(conv.weight.data[:width_in])
     return conv

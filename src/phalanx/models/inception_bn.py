@@ -1,10 +1,10 @@
-"""Inception with batch normalisation (Ioffe & Szegedy 2015, arXiv:1502.03167), and its small form for tiny images.
+"""Inception with batch normalisation (Ioffe & Szegedy 2015, arXiv:1502.03167), and a small one for tiny images.
 
     inception_bn        table of the paper's appendix: ten modules, images of about 224 pixels
     inception_bn_small  for images of about 28 pixels: modules of a 1×1 and a 3×3 convolution, as in Zhang et al.
                         2017 (arXiv:1611.03530, figure 3)
 
-Convolutions have no bias: the norm behind each takes any bias away again.
+Convolutions have no bias: the norm after each would remove it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from phalanx.models.small import ImageNetwork
 
-# widths of a module's branches: 1×1; 3×3 after its reduction; two 3×3 after theirs; what the pool is projected to
+# widths of a module's branches: 1×1; reduction and 3×3; reduction and two 3×3; pool and its projection
 MODULES: tuple[tuple[int, int, int, int, int, str, int], ...] = (
     (64, 64, 64, 64, 96, "mean", 32),
     (64, 64, 96, 64, 96, "mean", 64),
@@ -38,7 +38,7 @@ SMALL_MODULES = (
 
 
 def build_inception_bn(*, num_classes: int, channels: int, image_size: int, drop: float = 0.0) -> ImageNetwork:
-    """The network of the paper, for images of any size, since each halving pads."""
+    """The network of the paper. Strided layers pad, so it takes images of any size."""
     layers: list[nn.Module] = [
         ConvNorm(channels, 64, 7, stride=2),
         nn.MaxPool2d(3, stride=2, padding=1),
@@ -58,13 +58,13 @@ def build_inception_bn_small(*, num_classes: int, channels: int, image_size: int
     layers: list[nn.Module] = [ConvNorm(channels, SMALL_STEM, 3)]
     width = SMALL_STEM
     for stage in SMALL_MODULES:
-        for to_half, wide in stage:
-            if to_half:
-                layers.append(Branches([ConvNorm(width, to_half, 1), ConvNorm(width, wide, 3)]))
-                width = to_half + wide
+        for conv1, conv3 in stage:
+            if conv1:
+                layers.append(Branches([ConvNorm(width, conv1, 1), ConvNorm(width, conv3, 3)]))
+                width = conv1 + conv3
             else:
-                layers.append(Branches([ConvNorm(width, wide, 3, stride=2), nn.MaxPool2d(3, stride=2, padding=1)]))
-                width += wide
+                layers.append(Branches([ConvNorm(width, conv3, 3, stride=2), nn.MaxPool2d(3, stride=2, padding=1)]))
+                width += conv3
     return ImageNetwork(_averaged(layers), width, num_classes, drop)
 
 
@@ -96,7 +96,7 @@ def _width_out(
 
 
 class Branches(nn.Module):
-    """Several views of the same maps, side by side."""
+    """Several branches of the same input, concatenated."""
 
     def __init__(self, branches: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Branches(nn.Module):
 
 
 class ConvNorm(nn.Module):
-    """conv, norm, relu; the size stays where the stride is 1."""
+    """conv, norm, relu; with stride 1 the size stays."""
 
     def __init__(self, width_in: int, width: int, kernel: int, stride: int = 1) -> None:
         super().__init__()

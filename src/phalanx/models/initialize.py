@@ -1,4 +1,4 @@
-"""How the weights of convolutions and linear layers start, where the user does not leave it to the model."""
+"""Initializers of convolution and linear weights (`model.initializer`)."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ INITIALIZERS: dict[str, tuple[Fill, Fill]] = {
 
 
 def initialize(model: nn.Module, initializer: str) -> None:
-    """Fill every convolution's and linear layer's weight anew; `default` leaves the model as it is."""
+    """Initialize every convolution and linear weight; `default` leaves the model as it is."""
     if initializer == "default":
         return
     fill_convolution, fill_linear = INITIALIZERS[initializer]
@@ -36,8 +36,8 @@ def initialize(model: nn.Module, initializer: str) -> None:
 def undo_zero_init(model: nn.Module) -> None:
     """Set every batch- or group-norm gamma that starts at 0 to the usual 1.
 
-    timm's ResNets, RegNets and their kin start the last norm of each residual block at 0. Their constructors have
-    an argument for it, but some of timm's entry points fix that argument and then fail when it is given again.
+    timm's ResNets, RegNets and similar models start the last norm of each residual block at 0. Their constructors have
+    an argument for it, but some of timm's entry points set that argument themselves, and fail if it is given again.
     """
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm | nn.GroupNorm):

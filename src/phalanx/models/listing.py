@@ -1,7 +1,7 @@
-"""What models there are, and what each costs: parameters, and multiply-adds for one image.
+"""List models with their costs: parameters, and multiply-adds per image.
 
-Costs are counted on torch's meta device, so the largest models take no memory; each takes a fraction of a second,
-once: the counts stay in the user's cache folder, in a file per version of timm and torch.
+Costs are counted on torch's meta device, so large models need no memory. Each takes a fraction of a second, once: the
+counts are cached in the user's cache folder, in a file per version of timm and torch.
 """
 
 import os
@@ -29,7 +29,7 @@ from phalanx.models.classic import CLASSICS
 
 @dataclass(frozen=True)
 class ModelCost:
-    """The size of a model, and its work for one image; None where it cannot be counted."""
+    """Parameters and multiply-adds per image; None if they cannot be counted."""
 
     params: int | None
     macs: int | None
@@ -41,7 +41,7 @@ CACHE = TypeAdapter(dict[str, ModelCost])
 
 
 def list_models(pattern: str | None = None) -> list[str]:
-    """The names that match a glob or contain a word: ours first, then what others call them, then timm's."""
+    """Names that match a glob or contain a word: ours first, then those of other systems, then timm's."""
     import timm
 
     names = [*LISTED, *SHORT_NAMES, *timm.list_models()]
@@ -52,12 +52,12 @@ def list_models(pattern: str | None = None) -> list[str]:
 
 
 def cost(name: str, image_size: int | None = None) -> ModelCost:
-    """What one model costs at an image size; by default at the size that it was designed for."""
+    """The cost of a model at an image size; by default the size that it was designed for."""
     return next(costs([name], image_size))
 
 
 def costs(names: Iterable[str], image_size: int | None = None) -> Iterator[ModelCost]:
-    """What each of many models costs, one after the other, so that a caller can show how far it is."""
+    """The cost of each of many models, one after the other, so that a caller can show progress."""
     path = cache_path()
     known = _read(path)
     for name in names:
@@ -71,14 +71,14 @@ def costs(names: Iterable[str], image_size: int | None = None) -> Iterator[Model
 def cache_path() -> Path:
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a container may run us as a user who has no home
+    except RuntimeError:  # in a container the user may have no home
         folder = Path(tempfile.gettempdir())
     return folder / "phalanx" / f"model-costs-timm-{version('timm')}-torch-{version('torch')}.json"
 
 
 def _count(name: str, image_size: int | None) -> ModelCost:
     config, channels = ModelConfig(name=name), 3
-    name = config.name  # where another system's name was given, ours
+    name = config.name  # ours, if another system's name was given
     if is_ours(name):
         classic = CLASSICS.get(name)
         designed, classes = (classic.image_size, classic.num_classes) if classic else (cifar.IMAGE_SIZE, 10)
@@ -90,26 +90,26 @@ def _count(name: str, image_size: int | None) -> ModelCost:
         except UserError:
             if classic is None:
                 raise
-            return UNKNOWN  # of images that it cannot see
+            return UNKNOWN  # the images are too small for it
     else:
         zoo.require_known(name)
         size = (image_size, image_size) if image_size else zoo.own_input_size(name)
         try:
             sized = image_size is not None and "img_size" in zoo.constructor_names(name)
             model = zoo.build_outline(name, {"img_size": image_size} if sized else {})
-        except Exception:  # one model that timm cannot build must not end the listing of a thousand
+        except Exception:  # a model that timm cannot build must not end the listing
             return UNKNOWN
     return ModelCost(sum(p.numel() for p in model.parameters()), _macs(model, size, channels), max(size))
 
 
 def _macs(model: nn.Module, size: tuple[int, int], channels: int) -> int | None:
-    """Multiply-adds of one image, as every publication counts them: convolutions and matrix products."""
-    # the counter's hooks stumble over a parameter that wants a gradient
+    """Multiply-adds per image, as publications count them: convolutions and matrix products."""
+    # the counter's hooks fail on parameters that require gradients
     model.eval().requires_grad_(False)
     try:
         with FlopCounterMode(display=False) as counter:
             model(torch.empty(1, channels, *size, device="meta"))
-    except Exception:  # a model that looks at values, or that cannot take the size
+    except Exception:  # a model that depends on values, or cannot take the size
         return None
     return int(counter.get_total_flops()) // 2
 
@@ -117,12 +117,12 @@ def _macs(model: nn.Module, size: tuple[int, int], channels: int) -> int | None:
 def _read(path: Path) -> dict[str, ModelCost]:
     try:
         return CACHE.validate_json(path.read_bytes())
-    except (OSError, ValidationError):  # none yet, or damaged: counted anew
+    except (OSError, ValidationError):  # none yet, or damaged: count again
         return {}
 
 
 def _write(path: Path, known: dict[str, ModelCost]) -> None:
-    with suppress(OSError):  # without a cache, the next listing takes the time again
+    with suppress(OSError):  # without a cache, the next listing counts again
         path.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(path) as file:
             file.write(CACHE.dump_json(known, indent=1))

@@ -56,7 +56,7 @@ def scale_of(name: str) -> float:
 
 
 def _scaled(width: int, scale: float) -> int:
-    """The nearest multiple of 8 that takes away no more than a tenth."""
+    """The nearest multiple of 8 that is at least 90 % of the exact width."""
     exact = width * scale
     rounded = max(8, int(exact + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * exact else rounded + 8
@@ -68,7 +68,7 @@ def _conv_norm(width_in: int, width: int, kernel: int, *, stride: int = 1, group
 
 
 class SqueezeExcite(nn.Module):
-    """Each map times a share that the means of all maps decide (Hu et al. 2017)."""
+    """Squeeze and excitation (Hu et al. 2017): each map is scaled by a gate computed from the means of all maps."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

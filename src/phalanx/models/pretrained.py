@@ -1,4 +1,4 @@
-"""Whether timm's published weights of a model exist and can be had, found out before anything waits for them."""
+"""Check early whether timm has published weights of a model, and whether they can be fetched."""
 
 from phalanx.errors import UserError, nearest
 
@@ -6,7 +6,7 @@ FROM_FILE = "fetch the weights where there is a network, and start from that fil
 
 
 def require_weights(name: str) -> None:
-    """Refuse a model whose weights nobody published, or that cannot be fetched from here."""
+    """Refuse a model without published weights, or if they cannot be fetched."""
     import timm
 
     weights = timm.get_pretrained_cfg(name)
@@ -40,7 +40,7 @@ def _in_hub_cache(hub_id: str, filename: str | None) -> bool:
 
 
 def _require_hub(name: str, hub_id: str) -> None:
-    """Ask the hub once. Its downloader, which timm calls, asks 14 times over 47 s before it gives up."""
+    """Try the hub once. Its downloader, which timm calls, tries 14 times in 47 s before it fails."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -48,6 +48,6 @@ def _require_hub(name: str, hub_id: str) -> None:
     try:
         get_hf_file_metadata(hf_hub_url(repository, "config.json", revision=revision or None))
     except HfHubHTTPError:
-        return  # an answer, so there is a way to the hub; if it is a refusal, fetching will say which
-    except Exception as error:  # the hub has changed its HTTP library twice, so no list of types would hold
+        return  # the hub answers; if it refuses, the download will say why
+    except Exception as error:  # the hub has changed its HTTP library twice, so its error types are not stable
         raise cannot_fetch(name, error) from error

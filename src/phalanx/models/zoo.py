@@ -1,8 +1,8 @@
-"""timm's models by name: adapted to classes, channels and image size, and tried before they are built.
+"""timm's models by name, adapted to classes, channels and image size, and tried before they are built.
 
-A model is first built without memory (on torch's meta device) to learn what its constructor takes and to push two
-images of no content through it. So a combination that cannot work is told at once, with the reason, rather than deep
-in the first step. timm takes seconds to import; only functions import it.
+A model is first built on torch's meta device, without memory, to find the arguments of its constructor and to run two
+blank images through it. So a combination that cannot work is refused at once, with the reason, and not in the first
+step. timm takes seconds to import, so only functions import it.
 """
 
 import inspect
@@ -24,16 +24,16 @@ DECIDED_ELSEWHERE = {
     "in_chans": "data.channels decides it",
     "pretrained": "model.pretrained decides it",
     "checkpoint_path": "--init-from FILE does that",
-    "features_only": "what is trained here has a classifier",
+    "features_only": "Phalanx trains classifiers",
 }
 
 
 def build_timm(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
     """The timm model of that name, with timm's published weights if the configuration asks for them."""
     require_known(config.name)
-    for option, who in DECIDED_ELSEWHERE.items():
+    for option, why in DECIDED_ELSEWHERE.items():
         if option in config.options:
-            raise UserError(f"model.options.{option} is not an option", why=who, remedy="leave it out")
+            raise UserError(f"model.options.{option} is not an option", why=why, remedy="leave it out")
 
     arguments = _arguments(config, num_classes=num_classes, channels=channels, image_size=image_size)
     _require_options(config, arguments)
@@ -49,7 +49,7 @@ def build_timm(config: ModelConfig, *, num_classes: int, channels: int, image_si
     require_weights(config.name)
     try:
         return _create(config.name, arguments | {"pretrained": True})
-    except Exception as error:  # the same model was built just now, so what fails is the weights: network, disk, file
+    except Exception as error:  # the model can be built, so it is the weights that fail: network, disk, file
         raise cannot_fetch(config.name, error) from error
 
 
@@ -63,7 +63,7 @@ def require_known(name: str) -> None:
         renamed = timm.models.get_deprecated_models().get(architecture)
         raise UserError(
             f"model.name={name} is not known",
-            why=f"neither we nor timm {timm.__version__}, with its {len(known)} models, have it",
+            why=f"neither Phalanx nor timm {timm.__version__}, with its {len(known)} models, has it",
             remedy=f"model.name={renamed}"
             if renamed
             else f"{nearest(name, [*LISTED, *CLASSICS, *known])} (see `phalanx models`)",
@@ -88,20 +88,20 @@ def own_input_size(name: str) -> tuple[int, int]:
 
 def constructor_names(name: str) -> set[str]:
     """The keyword arguments that a model's constructor takes by name."""
-    # timm's entry points take **kwargs; only an instance tells the class that will get them
+    # timm's entry points take **kwargs: only an instance shows which class gets them
     names: set[str] = set()
     for ancestor in type(build_outline(name, {})).__mro__:
         parameters = inspect.signature(ancestor.__init__).parameters.values()  # type: ignore[misc]
         names |= {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
         if not any(p.kind == p.VAR_KEYWORD for p in parameters):
-            break  # this one passes nothing on to the class above it
+            break  # it passes no arguments on to its base class
     return names - {"self"}
 
 
 def build_outline(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     """The model without memory for its weights: shapes only."""
     with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # initializers warn that there is nothing to fill
+        warnings.simplefilter("ignore")  # initializers warn about empty tensors
         return _create(name, arguments)
 
 
@@ -109,21 +109,21 @@ def misfit(name: str, arguments: Mapping[str, Any], image_size: int) -> str:
     """Why a model cannot turn images of this size into one score per class; empty if it can."""
     try:
         complaint = _forward_complaint(build_outline(name, arguments), arguments, image_size)
-        if "meta" in complaint.lower():  # a limit of the meta device and not of the model: only a real one tells
+        if "meta" in complaint.lower():  # a limit of the meta device, not of the model: try a real one
             with torch.random.fork_rng(devices=[]):
                 complaint = _forward_complaint(_create(name, arguments), arguments, image_size)
-    except Exception as error:  # any line of any of timm's constructors may be the one that objects
+    except Exception as error:  # timm's constructors may raise anything
         return _words(error)
     return complaint
 
 
 def _forward_complaint(model: nn.Module, arguments: Mapping[str, Any], image_size: int) -> str:
-    # two images: batch norm cannot train on one where it has shrunk to a single pixel
+    # two images: batch norm cannot train on a single value per channel
     images = torch.zeros(2, arguments["in_chans"], image_size, image_size, device=next(model.parameters()).device)
     try:
         with torch.no_grad():
             scores = model.train()(images)
-    except Exception as error:  # as above, of any forward
+    except Exception as error:  # and so may forward
         return _words(error)
     if not isinstance(scores, Tensor):
         return f"it does not classify: it returns a {type(scores).__name__}"
@@ -133,7 +133,7 @@ def _forward_complaint(model: nn.Module, arguments: Mapping[str, Any], image_siz
 
 
 def _cut_pixels(model: nn.Module, image_size: int) -> str:
-    """A ViT built for a size that its patches do not divide never looks at the rest, and timm does not say so."""
+    """Why pixels would be ignored: a ViT drops the rest of an image that its patches do not divide, silently."""
     from timm.layers.patch_embed import PatchEmbed
 
     for module in model.modules():
@@ -147,7 +147,7 @@ def _cut_pixels(model: nn.Module, image_size: int) -> str:
 
 
 def _arguments(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> dict[str, Any]:
-    """What the configuration means in the words of timm's constructors."""
+    """The configuration as arguments of timm's constructors."""
     accepted = constructor_names(config.name)
     arguments: dict[str, Any] = {"num_classes": num_classes, "in_chans": channels}
     if "img_size" in accepted:
@@ -164,7 +164,7 @@ def _arguments(config: ModelConfig, *, num_classes: int, channels: int, image_si
 
 
 def _require_options(config: ModelConfig, arguments: dict[str, Any]) -> None:
-    """Refuse options without which the model can be built, and with which it cannot."""
+    """Refuse options if the model can be built only without them."""
     if not config.options:
         return
     try:
@@ -173,7 +173,7 @@ def _require_options(config: ModelConfig, arguments: dict[str, Any]) -> None:
         without = {name: value for name, value in arguments.items() if name not in config.options}
         try:
             build_outline(config.name, without)
-        except Exception:  # so the options are not to blame: the caller meets this again, and says so
+        except Exception:  # the options are not to blame: the caller will find the reason
             return
         given = ", ".join(f"{name}={value!r}" for name, value in config.options.items())
         raise UserError(
@@ -184,7 +184,7 @@ def _require_options(config: ModelConfig, arguments: dict[str, Any]) -> None:
 
 
 def _sizes_that_fit(name: str, arguments: Mapping[str, Any], image_size: int) -> str:
-    """The next size that does work, tried out, as the remedy of an error."""
+    """The next image size that works, as the remedy of an error."""
     own = max(own_input_size(name))
     for size in sorted({image_size // 32 * 32 + 32, own}):
         if not misfit(name, {**arguments, **({"img_size": size} if "img_size" in arguments else {})}, size):
@@ -201,5 +201,5 @@ def _create(name: str, arguments: Mapping[str, Any]) -> nn.Module:
 
 
 def _words(error: Exception) -> str:
-    """The first line of an error, or its type where it says nothing."""
+    """The first line of an error, or its type if it has no text."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,1 +1,1 @@
-"""What processes of a job need to talk: addresses, proof of the key, shared memory, waiting."""
+"""How processes of a job communicate: addresses, messages, proof of the key, shared memory, waiting."""

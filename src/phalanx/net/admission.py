@@ -1,18 +1,18 @@
-"""A job without a key of its own: whose connections its parameter servers take instead.
+"""Jobs without a key of their own: which connections their parameter servers accept.
 
-Job scripts of Paddle and MXNet set no key, and are to work as they are. Without one, a server takes connections from
-the job's hosts only, and decides before it reads a message (`wire/door.py`). It knows the hosts in one of three ways:
+Job scripts of Paddle and MXNet set no key, and have to work unchanged. Without a key, a server accepts connections from
+the job's hosts only, and decides before it reads a message (`net/bind.py`). It knows the hosts in one of three ways:
 
-- Paddle's variables name the servers' hosts and, in some scripts, the trainers'. Then it is those.
-- Most scripts give a server only the number of trainers. Then trainers may come from any address that is not of the
-  public internet. Once all of them have joined, it is the hosts that they came from.
-- Where all processes meet at a store (at DMLC's scheduler, or at rank 0 of launchers that only count), each tells the
-  address that it comes from. All take a key, too, which the keeper of the store has made: so another process of the
-  same hosts is refused as well, unless it was at the store, which is closed when all have met.
+- Paddle's variables name the servers' hosts and, in some scripts, the trainers'. Then it accepts those.
+- Most scripts give a server only the number of trainers. Then trainers may come from any address outside of the public
+  internet. Once all of them have joined, only the hosts that they came from are accepted.
+- Where all processes register at a store (DMLC's scheduler, or rank 0 of launchers that only count), each sends its
+  own address. They also share a key, which the process with the store has made. So other processes of the same hosts
+  are refused too, unless they were at the store, which is closed when all have registered.
 
-This does not protect from other users of the job's hosts (Paddle), from a neighbour on a private network who joins
-before the trainers do or is at the store while they meet, or from those who can read or change what is sent. A key of
-the job's own (PHALANX_KEY_FILE) protects from all but the last.
+This does not protect from other users of the job's hosts (Paddle), from another machine on a private network that
+joins before the trainers do or is at the store at the same time, or from anyone who can read or change the traffic. A
+key of the job's own (PHALANX_KEY_FILE) protects from all but the last.
 """
 
 import socket
@@ -28,7 +28,7 @@ _SHOWN = 4  # hosts that a line names
 
 
 def allowlist_of(allowed_hosts: AllowedHosts) -> Allowlist | None:
-    """Whom a server admits; None where it admits all, since they have to prove a key."""
+    """The addresses that a server accepts; None where it accepts all, because they have to prove a key."""
     if not allowed_hosts.hosts:
         return None
     return Allowlist(
@@ -37,7 +37,7 @@ def allowlist_of(allowed_hosts: AllowedHosts) -> Allowlist | None:
 
 
 def refuse_unnamed(role: Role) -> None:
-    """A trainer whose host the servers would not admit is told so at once: they would only be silent to it."""
+    """Refuse at once a trainer whose host the servers would not accept: they would just not answer it."""
     allowlist = allowlist_of(role.allowed_hosts)
     if role.kind != "trainer" or allowlist is None:
         return
@@ -45,21 +45,21 @@ def refuse_unnamed(role: Role) -> None:
         mine = address_towards(urlsplit(server).hostname or "")
         if not allowlist.admits(mine):
             raise UserError(
-                f"the parameter server at {server} would not let this trainer in, which comes from {mine}",
-                why=f"no key is set, so servers admit only the hosts that the job's variables name: {_shown(role)}",
+                f"the parameter server at {server} would not accept this trainer, which connects from {mine}",
+                why=f"no key is set, so servers accept only the hosts that the job's variables name: {_shown(role)}",
                 remedy=f"name {mine} in PADDLE_TRAINER_IPS, for all processes of the job; or {_REMEDY}",
             )
 
 
 def warning_of(role: Role) -> str:
-    """What the first server and the first trainer say of a job without a key of its own, if others can reach it."""
+    """The warning of the first server and trainer where a job has no key of its own and others can reach it."""
     if not role.allowed_hosts.hosts or role.kind == "scheduler" or role.rank != 0:
         return ""
     outside = not all(is_own(address) for host in role.allowed_hosts.hosts for address in _addresses(host))
     open_to_others = role.allowed_hosts.first_come and not all(is_loopback(_host(server)) for server in role.servers)
     if not outside and not open_to_others:
         return ""
-    admitted = f"parameter servers take connections from {_shown(role)}"
+    admitted = f"parameter servers accept connections from {_shown(role)}"
     admitted += (
         " and, until all trainers have joined, any private address" if role.allowed_hosts.first_come else " only"
     )
@@ -82,6 +82,6 @@ def _addresses(host: str) -> list[str]:
     except socket.gaierror as error:
         raise UserError(
             f"the name {host} is not known on {socket.gethostname()}",
-            why=f"{error.strerror or error}; no key is set, so connections are judged by the hosts they come from",
+            why=f"{error.strerror or error}; no key is set, so the host of a connection decides whether it is accepted",
             remedy=f"name hosts by their addresses; or {_REMEDY}",
         ) from error

@@ -1,11 +1,11 @@
-"""Who may connect where no key tells friends from strangers: known by the address that a connection comes from."""
+"""Addresses that may connect, for jobs without a key."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
 class Allowlist:
-    """The addresses that are admitted, and always this machine's loopback.
+    """The addresses that are accepted, and always this machine's loopback.
 
     With `first_come` also every address that is not of the public internet, until `close`.
     """
@@ -22,7 +22,7 @@ class Allowlist:
         self._addresses.add(_parsed(address))
 
     def close(self) -> None:
-        """From now on admit only what is listed."""
+        """From now on accept only listed addresses."""
         self.first_come = False
 
 

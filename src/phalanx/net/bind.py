@@ -1,4 +1,4 @@
-"""Where a process listens: never beyond this machine without a key, or a list of those who may come."""
+"""Where a process listens: never beyond this machine without a key or a list of allowed addresses."""
 
 from collections.abc import Mapping
 from threading import Thread
@@ -24,13 +24,13 @@ def listen(
     options: Mapping[zmq.SocketOption, int] | None = None,
     allowlist: Allowlist | None = None,
 ) -> "zmq.Socket[bytes]":
-    """A socket bound to `address`. `who` would listen there, and `harm` is what a stranger could do without a key."""
+    """A socket bound to `address`, for `who`. `harm` is what others could do without a key, for the error message."""
     if allowlist is None:
-        _refuse_open_door(address, key, who, harm)
+        _refuse_without_key(address, key, who, harm)
     socket = context.socket(zmq.ROUTER)
     # A full queue of a ROUTER drops messages; ours are bounded by their protocols instead.
     socket.set_hwm(0)
-    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a peer that reconnects keeps its place
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a client that reconnects keeps its identity
     socket.setsockopt(zmq.IPV6, "[" in address)
     for option, value in {zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, **(options or {})}.items():
         socket.setsockopt(option, value)
@@ -67,14 +67,14 @@ def _guard(context: "zmq.Context[zmq.Socket[bytes]]", allowlist: Allowlist) -> N
         except zmq.ContextTerminated:
             questions.close()
 
-    Thread(target=answer, name="door", daemon=True).start()
+    Thread(target=answer, name="phalanx-allowlist", daemon=True).start()
 
 
-def _refuse_open_door(address: str, key: str, who: str, harm: str) -> None:
+def _refuse_without_key(address: str, key: str, who: str, harm: str) -> None:
     parts = urlsplit(address)
     if not key and parts.scheme != "ipc" and parts.hostname not in _HERE:
         raise UserError(
             f"{who} at {address} has no key",
-            why=f"anybody who reaches that port could {harm}",
+            why=f"any process that reaches that port could {harm}",
             remedy="set PHALANX_KEY to the same secret for all processes of the job; phalanx's launchers do",
         )

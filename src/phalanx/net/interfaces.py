@@ -1,4 +1,4 @@
-"""Addresses of this machine: the one that another host reaches us by, and the interface that carries it."""
+"""Addresses, network interfaces and ports of this machine."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from phalanx.errors import UserError
 
-PORT_RANGE = "PHALANX_PORT_RANGE"  # what all listeners of a job keep to, except for gloo's, which cannot be told
+PORT_RANGE = "PHALANX_PORT_RANGE"  # of all listeners of a job, except for gloo's, whose ports cannot be chosen
 _SIOCGIFADDR = 0x8915  # Linux: an interface's IPv4 address
 
 
@@ -28,14 +28,14 @@ def address_towards(host: str) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         raise UserError(
-            f"there is no way to the host {host}",
+            f"there is no route to the host {host}",
             why=error.strerror or str(error),
             remedy="check the name and the network, or set MASTER_ADDR to an address that every host reaches",
         ) from error
 
 
 def is_own(address: str) -> bool:
-    """Whether an address is one of this machine's: nobody can bind to another's."""
+    """Whether an address is one of this machine's: only those can be bound."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))
@@ -67,7 +67,7 @@ def _address_of(interface: str) -> str | None:
 
 
 def interface_with(address: str) -> str | None:
-    """The network interface that has an IPv4 address; None where none is known to."""
+    """The network interface that has an IPv4 address, if any."""
     return next((name for _, name in socket.if_nameindex() if _address_of(name) == address), None)
 
 
@@ -82,14 +82,17 @@ def bind_gloo_towards(host: str) -> None:
 
 
 def free_port(address: str) -> int:
-    """A port that nobody listens on at this moment."""
+    """A port that is free at this moment."""
     with closing(bound_socket(address)) as probe:
         return int(probe.getsockname()[1])
 
 
 def bound_socket(address: str) -> socket.socket:
-    """A socket at a free port. Whoever closes it to use its port wants nobody to take that in between: so it is one of
-    the range, or none of those that the system gives to outgoing connections and to whoever asks for any port."""
+    """A socket at a free port.
+
+    The caller may close it and use its port. No other program should take the port in between: so it is one of the
+    allowed range, or none of those that the system gives to outgoing connections.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     allowed = allowed_ports()
     ports = candidate_ports() if allowed else [*random.SystemRandom().sample(_ports_not_given_away(), 20), 0]
@@ -113,18 +116,19 @@ def parse_ports(text: str, option: str = "--port-range") -> tuple[int, int]:
     """`17000-17100`."""
     first, dash, last = text.partition("-")
     if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
-        raise UserError(f"{text!r} is not a range of ports", why="it has another form", remedy=f"{option} 17000-17100")
+        why = "a range is FIRST-LAST"
+        raise UserError(f"{text!r} is not a range of ports", why=why, remedy=f"{option} 17000-17100")
     return int(first), int(last)
 
 
 def allowed_ports(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
-    """The range that processes of this job may listen in: our launchers' --port-range, or what the user has set."""
+    """The ports that processes of this job may listen at: from a launcher's --port-range or the user's variable."""
     text = environment.get(PORT_RANGE)
     return parse_ports(text, f"{PORT_RANGE}=") if text else None
 
 
 def candidate_ports(taken: Collection[int] = ()) -> list[int]:
-    """Ports to try one after the other: those of the range in any order, except for some; 0 where there is no range."""
+    """Ports to try one after another: the range in random order, without `taken`; 0 where there is no range."""
     allowed = allowed_ports()
     if allowed is None:
         return [0]

@@ -26,7 +26,7 @@ class BaseHeader:
     checksum: int = field(default=0, kw_only=True)  # of a body that follows
 
     def reply(self, kind: Any) -> Self:
-        """The header of an answer to this message."""
+        """The header of a reply to this message."""
         return replace(self, kind=kind, length=0, checksum=0)
 
 
@@ -42,9 +42,9 @@ class Wire(Generic[H]):
     header: type[H]
     kinds: type[IntEnum]
     own_fields: str  # a struct's letters for the header's fields, without those of BaseHeader
-    hello: IntEnum  # answered by a challenge
+    hello: IntEnum  # the reply is a challenge
     challenge: IntEnum
-    failed: IntEnum  # answers a request that cannot be done, with the reason
+    failed: IntEnum  # the reply to a request that cannot be done, with the reason
 
     @property
     def layout(self) -> struct.Struct:

@@ -1,4 +1,4 @@
-"""The server's side of requests and replies: who sent a message, what handles it, and how it is answered."""
+"""The server's side of requests and replies: dispatch by kind, challenges, refused messages, errors."""
 
 import secrets
 from collections import Counter
@@ -29,22 +29,22 @@ class Request(Generic[H]):
 
 
 class Challenges:
-    """Numbers that are used once: a recorded message does not answer one."""
+    """Random numbers that are used once, so that a recorded message is refused."""
 
     def __init__(self) -> None:
         self._open: dict[bytes, str] = {}
 
     def issue(self, identity: bytes) -> str:
-        """The challenge for a connection. It stays the same until it is answered.
+        """The challenge for a connection. It stays the same until it is used.
 
-        A worker that starts before its server says hello several times, and answers the challenge that arrives first.
+        A worker that starts before its server says hello several times, and uses the challenge that arrives first.
         """
         if len(self._open) > _MOST_CHALLENGES:  # only a broken client can get here: others do not have the key
             self._open.clear()
         return self._open.setdefault(identity, secrets.token_hex(16))
 
     def check(self, identity: bytes, nonce: object) -> None:
-        """Refuse a message that does not answer the challenge of its own connection."""
+        """Refuse a message without the challenge of its own connection."""
         expected = self._open.pop(identity, None)
         if expected is None or nonce != expected:
             raise Refused("replay")
@@ -53,8 +53,8 @@ class Challenges:
 class RequestServer(Generic[H]):
     """Dispatches messages of a ROUTER socket to handlers by their kind, and never raises because of a message.
 
-    A hello is answered with a challenge. A message that is refused is counted in `refused`, and gets no answer. An
-    error that its sender's user can mend is sent back.
+    The reply to a hello is a challenge. A refused message is counted in `refused`, and gets no reply. A UserError goes
+    back to the sender.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Proof of the job's key on every message, and what both protocols say in the same way. Never pickle."""
+"""Proof of the job's key on every message, checksums, and JSON. Nothing is ever pickled."""
 
 import json
 from hashlib import blake2b
@@ -13,7 +13,7 @@ _MOST_COVERED = 1 << 24  # bytes of a payload that a proof may cover: control me
 
 
 class Refused(Exception):
-    """A message that is not for us. It is counted by reason and otherwise ignored."""
+    """A message that is not accepted. It is counted by reason and otherwise ignored."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 class Prover:
-    """Seals the fixed fields of a message with the job's key; opens what is sealed, and refuses what is not."""
+    """Adds a proof of the job's key to the fixed fields of a message, and checks it."""
 
     def __init__(self, key: str, magic: bytes, version: int, num_bytes: int) -> None:
         """Fields have `num_bytes` and begin with `magic` and `version`, a byte."""
@@ -29,11 +29,11 @@ class Prover:
         self._start, self._num_bytes = magic + bytes([version]), num_bytes
 
     def seal(self, fields: bytes, covered: memoryview | bytes = b"") -> bytes:
-        """The fields and a proof that covers them and more."""
+        """The fields, and a proof that covers them and `covered`."""
         return fields + self._proof(fields, covered)
 
     def fields(self, head: memoryview | bytes) -> bytes:
-        """The fields of a message, not proven yet: they may say what the proof covers."""
+        """The fields of a message, not proven yet."""
         if len(head) != self._num_bytes + _MAC_BYTES or bytes(head[:4]) != self._start[:4]:
             raise Refused("garbage")
         if head[4] != self._start[4]:
@@ -41,7 +41,7 @@ class Prover:
         return bytes(head[: self._num_bytes])
 
     def prove(self, head: memoryview | bytes, covered: memoryview | bytes = b"") -> None:
-        """Refuse a message whose proof does not fit."""
+        """Refuse a message with a wrong proof."""
         covered = covered if len(covered) < _MOST_COVERED else b""
         if not compare_digest(bytes(head[self._num_bytes :]), self._proof(bytes(head[: self._num_bytes]), covered)):
             raise Refused("key")
@@ -53,30 +53,33 @@ class Prover:
 
 
 def checksum(payload: memoryview | bytes) -> int:
-    """The sum of 64-bit words: at memory speed, where CRC would cost as much as the transfer. Guards against damage
-    on the way, not against forgers who can rewrite a connection: for those, use an encrypted network."""
+    """The sum of 64-bit words: as fast as memory, where a CRC would cost as much as the transfer.
+
+    It guards against damage on the way, but not against anyone who can rewrite a connection: use an encrypted network
+    against that.
+    """
     words = len(payload) // 8
     total = int(np.frombuffer(payload, dtype="<u8", count=words).sum(dtype=np.uint64)) if words else 0
     return (total + int.from_bytes(bytes(payload[words * 8 :]), "little") + len(payload)) % (1 << 64)
 
 
 def check_payload(payload: memoryview | bytes, length: int, expected: int) -> None:
-    """Refuse a payload that is not as long as its header says, or was damaged."""
+    """Refuse a payload that has another length than its header says, or was damaged."""
     if len(payload) != length:
         raise Refused("length")
     if checksum(payload) != expected:
         raise Refused("checksum")
 
 
-def as_json(told: Any) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode()
+def as_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def from_json(payload: memoryview | bytes | None) -> dict[str, Any]:
     try:
-        told = json.loads(bytes(payload or b""))
+        value = json.loads(bytes(payload or b""))
     except (ValueError, RecursionError) as error:
         raise Refused("garbage") from error
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         raise Refused("garbage")
-    return told
+    return value

@@ -21,7 +21,7 @@ class SharedMemory:
     address: dict[str, Any] | None
 
     def close(self) -> None:
-        """Nobody can attach from now on. The memory itself stays for as long as somebody uses it."""
+        """Let no process attach from now on. The memory itself stays for as long as a process uses it."""
         if self.address is not None:
             os.close(self.address["descriptor"])
 

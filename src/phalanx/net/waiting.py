@@ -1,4 +1,4 @@
-"""Waiting for other processes of a job: they may start minutes apart, but nobody waits in silence for who or what."""
+"""Waiting for other processes of a job, which may start minutes apart; says every so often what is missing."""
 
 import socket
 import sys
@@ -9,14 +9,14 @@ from typing import Protocol
 
 from phalanx.errors import UserError
 
-FIRST_WORD_S = 10.0  # how long nothing is said
-_NEXT_WORD_S = 30.0
+FIRST_LINE_S = 10.0  # before the first line about what is missing
+_NEXT_LINE_S = 30.0
 _CONNECT_S = 5.0
 _AGAIN_S = 0.2
 
 
 class Store(Protocol):
-    """What is used of torch's stores, by which processes of a job tell one another where they are."""
+    """The part that we use of torch's stores, where processes of a job exchange addresses and settings."""
 
     def set(self, key: str, value: str) -> None: ...
     def get(self, key: str) -> bytes: ...
@@ -25,31 +25,31 @@ class Store(Protocol):
 
 
 def say(text: str) -> None:
-    """One line, on the errors: on some ranks nothing else is shown."""
+    """Print a line to standard error: on some ranks nothing else is shown."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 class Patience:
-    """Says every so often what is waited for, and when there is no more point in it."""
+    """How long a process waits: when a line about what is missing is due, and when the time is over."""
 
     def __init__(self, timeout_s: float) -> None:
         self.begun = time.monotonic()
         self.timeout_s = timeout_s
-        self._word = self.begun + FIRST_WORD_S
+        self._next_line = self.begun + FIRST_LINE_S
 
     @property
     def due(self) -> bool:
-        return time.monotonic() >= self._word
+        return time.monotonic() >= self._next_line
 
     @property
     def over(self) -> bool:
         return time.monotonic() >= self.begun + self.timeout_s
 
-    def word(self, text: str) -> None:
-        """Say what is missing."""
+    def report(self, text: str) -> None:
+        """Print what is missing, and for how long."""
         now = time.monotonic()
-        self._word = now + _NEXT_WORD_S
+        self._next_line = now + _NEXT_LINE_S
         say(f"{text} (for {now - self.begun:.0f} s; ends after {self.timeout_s:g} s)")
 
 
@@ -58,28 +58,28 @@ def here() -> str:
     return socket.gethostname()
 
 
-def await_listener(me: str, peer: str, host: str, port: int, timeout_s: float) -> None:
-    """Until somebody listens there. `me` and `peer` are who waits, and who is to listen."""
+def await_listener(me: str, other: str, host: str, port: int, timeout_s: float) -> None:
+    """Wait until a process listens at a port. `me` and `other` name both processes in messages."""
     patience = Patience(timeout_s)
     while True:
         try:
             with socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_S):
                 return
         except OSError as error:
-            why = told(error)
+            why = connect_failure(error)
         if patience.over:
             raise UserError(
-                f"{me} on {here()} cannot reach {peer} at {host}:{port}",
+                f"{me} on {here()} cannot reach {other} at {host}:{port}",
                 why=f"{why}, for {timeout_s:g} s",
-                remedy=f"see whether {peer} was started, on that host, with that port, and what blocks the way to it",
+                remedy=f"check that {other} was started on that host with that port, and that no firewall blocks it",
             )
         if patience.due:
-            patience.word(f"{me} on {here()} waits for {peer} at {host}:{port}: {why}")
+            patience.report(f"{me} on {here()} waits for {other} at {host}:{port}: {why}")
         time.sleep(_AGAIN_S)
 
 
-def told(error: OSError) -> str:
-    """Why a connection failed, and what that says."""
+def connect_failure(error: OSError) -> str:
+    """Why a connection failed, and what that means."""
     if isinstance(error, TimeoutError):
         return "no answer: that host is down, or a firewall drops what is sent there"
     if isinstance(error, ConnectionRefusedError):
@@ -95,52 +95,51 @@ def gather(
     name: Callable[[str], str] = str,
     look: Callable[[], None] = lambda: None,
 ) -> list[bytes]:
-    """What all have put into the store under these keys. `name` says who puts it there, for those who do not come.
+    """The values of all keys, once they are in the store. `name` gives the process behind a key, for messages.
 
-    `look` is called every so often, and raises where there is no point in waiting. A store whose host is cut off or
-    stopped never answers: so it is asked in a thread of its own.
+    `look` is called every so often, and raises to end the wait. A store whose host is unreachable or stopped never
+    answers: so a thread of its own reads it.
     """
     patience = Patience(timeout_s)
-    asking = _Asking(store, list(keys))
+    reader = _Reader(store, list(keys))
     try:
-        while not asking.done.wait(_AGAIN_S):
+        while not reader.done.wait(_AGAIN_S):
             look()
             if not (patience.due or patience.over):
                 continue
-            missing = [name(key) for key in asking.missing]
+            missing = [name(key) for key in reader.missing]
             count = f"{len(keys) - len(missing)} of {len(keys)}"
             if patience.over:
                 raise UserError(
-                    f"{me} on {here()} waits in vain for {_some(missing)}",
+                    f"{me} on {here()} waited in vain for {_some(missing)}",
                     why=f"{count} came within {timeout_s:g} s (exchange.timeout_s)",
-                    remedy="see whether those were started, and what they say",
+                    remedy="check that they were started, and see their output",
                 )
-            patience.word(f"{me} on {here()} waits for {_some(missing)}; {count} are here")
+            patience.report(f"{me} on {here()} waits for {_some(missing)}; {count} are here")
     finally:
-        asking.given_up = True
-    if asking.error is not None:
-        raise asking.error
-    return asking.found
+        reader.given_up = True
+    if reader.error is not None:
+        raise reader.error
+    return reader.found
 
 
-class _Asking(threading.Thread):
-    """Asks a store until it has all that is wanted."""
+class _Reader(threading.Thread):
+    """Reads a store until it has all keys."""
 
     def __init__(self, store: Store, keys: list[str]) -> None:
         super().__init__(name="phalanx-gather", daemon=True)
         self._store, self._keys = store, keys
-        self.missing = keys  # as far as is known
+        self.missing = keys  # as of the last look
         self.found: list[bytes] = []
         self.error: Exception | None = None
         self.done = threading.Event()
-        self.given_up = False  # by whoever waits
+        self.given_up = False  # set by the thread that waits
         self.start()
 
     def run(self) -> None:
         try:
-            while not self.given_up and not self._store.check(
-                self._keys
-            ):  # torch's own waiting says each time that it was in vain
+            # Not torch's own wait, which prints a warning each time that it ends without the keys.
+            while not self.given_up and not self._store.check(self._keys):
                 self.missing = [key for key in self._keys if not self._store.check([key])]
                 time.sleep(_AGAIN_S)
             self.found = [] if self.given_up else [self._store.get(key) for key in self._keys]

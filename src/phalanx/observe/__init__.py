@@ -1,1 +1,1 @@
-"""What a run says about itself: events, where they go, and pictures drawn from them."""
+"""What a user sees of a run: the screen, log.txt, tables, curves and confusion matrices."""

@@ -1,4 +1,4 @@
-"""Which classes a model takes for which: exact counts from the label and the answer of each sample."""
+"""The confusion matrix: exact counts from the label and the prediction of each sample."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ClassResult:
-    """How one class fared. `confused_with` is the wrong answer given most often, `times` how often."""
+    """The result of one class. `confused_with` is its most frequent wrong prediction, `times` how often."""
 
     name: str
     samples: int
@@ -20,13 +20,13 @@ class ClassResult:
 
     @property
     def top1(self) -> float | None:
-        """None where the data has no sample of the class."""
+        """None if the data has no sample of the class."""
         return self.correct / self.samples if self.samples else None
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """`times` samples of class number `label` were answered with the class number `answer`, which is another."""
+    """`times` samples of class number `label` were predicted as class number `answer`, a wrong one."""
 
     label: int
     answer: int
@@ -35,14 +35,14 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Answers:
-    """The label and the first answer of each sample, as class numbers. Small, however many classes there are."""
+    """The label and the top-1 prediction of each sample, as class numbers."""
 
     classes: list[str]
     labels: Numbers
     answers: Numbers
 
     def confusions(self) -> list[Confusion]:
-        """Wrong answers, the most frequent first; equally frequent ones in the order of the classes."""
+        """Wrong predictions, the most frequent first; ties in the order of the classes."""
         wrong = self.labels != self.answers
         pairs, times = np.unique(
             np.stack([self.labels[wrong], self.answers[wrong]], axis=1), axis=0, return_counts=True
@@ -51,7 +51,7 @@ class Answers:
         return sorted(found, key=lambda confusion: -confusion.times)
 
     def by_class(self) -> list[ClassResult]:
-        """Every class, in order."""
+        """The result of every class, in order."""
         count = len(self.classes)
         samples = np.bincount(self.labels, minlength=count).tolist()
         correct = np.bincount(self.labels[self.labels == self.answers], minlength=count).tolist()
@@ -70,7 +70,7 @@ class Answers:
         ]
 
     def matrix(self, group: int = 1) -> Numbers:
-        """Counts by (label, answer), `group` neighbouring classes taken together."""
+        """Counts by (label, prediction), with `group` neighbouring classes per cell."""
         size = -(-len(self.classes) // group)
         counts = np.zeros((size, size), dtype=np.int64)
         np.add.at(counts, (self.labels // group, self.answers // group), 1)

@@ -1,4 +1,4 @@
-"""The confusion matrix as a picture: numbers in the cells of few classes, the worst confusions beside many."""
+"""Draw the confusion matrix: counts in the cells for few classes, a list of the worst confusions for many."""
 
 import warnings
 from pathlib import Path
@@ -21,7 +21,7 @@ PAIRS_LISTED = 24
 
 
 def draw_confusion(answers: Answers, title: str, out: Path) -> None:
-    """Rows are the true classes; colours grow with a root of the share, so that rare confusions are seen."""
+    """Rows are the true classes. Colours follow a root of the share, so that rare confusions are visible."""
     from matplotlib.figure import Figure
 
     count = len(answers.classes)
@@ -49,7 +49,7 @@ def _draw_cells(axes: "Axes", answers: Answers, group: int) -> None:
     counts = answers.matrix(group)
     totals = counts.sum(axis=1, keepdims=True)
     shares = np.ma.masked_invalid(np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0))
-    axes.set_facecolor("0.9")  # seen where the data has no sample of a class
+    axes.set_facecolor("0.9")  # visible where the data has no sample of a class
     power = 0.5 if len(counts) <= MOST_ANNOTATED else 0.35
     image = axes.imshow(shares, cmap="Blues", norm=PowerNorm(power, 0, 1), interpolation="nearest")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.7, pad=0.02, format=PercentFormatter(1.0, decimals=0))
@@ -81,7 +81,7 @@ def _label_axes(axes: "Axes", classes: list[str], group: int) -> None:
 
 
 def _list_confusions(axes: "Axes", answers: Answers) -> None:
-    """The most frequent confusions in words: no eye finds them among thousands of cells."""
+    """List the most frequent confusions, which are hard to find among thousands of cells."""
     axes.axis("off")
     axes.text(0, 1, "most frequent confusions", fontsize=11, transform=axes.transAxes)
     samples = np.bincount(answers.labels, minlength=len(answers.classes))

@@ -126,7 +126,7 @@ class LiveDisplay:
 
 
 def make_display(console: Console, worker: int | None = None) -> Display:
-    """`worker` is this one's rank, where there are several."""
+    """The display for a console. `worker` is the rank of this worker, if there are several."""
     if console.is_jupyter:
         from phalanx.observe.notebook import NotebookDisplay
 

@@ -1,4 +1,4 @@
-"""Files that figures are written to: the ending chooses PNG, SVG or PDF."""
+"""Write figures to files: the ending chooses PNG, SVG or PDF."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ ENDINGS = ("png", "svg", "pdf")
 
 
 def refuse_other_endings(out: Path) -> None:
-    """Before the work that a figure is to show."""
+    """Refuse an unknown ending, before the work for the figure starts."""
     if out.suffix.lstrip(".") not in ENDINGS:
         raise UserError(
             f"{out.name} has no known picture format",

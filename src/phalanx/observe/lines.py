@@ -1,4 +1,4 @@
-"""Events as plain sentences: the log file, and the screen where there is no terminal."""
+"""Events as lines of text, for log.txt and for output that is no terminal."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ def percent(share: float) -> str:
 
 
 def accuracies(top1: float, topk: float, k: int, between: str = " ") -> str:
-    """Both accuracies, or the one where k is 1."""
+    """Top-1 and top-k accuracy; only top-1 if k is 1."""
     both = [f"top-1 {percent(top1)}", f"top-{k} {percent(topk)}"]
     return between.join(both if k > 1 else both[:1])
 
@@ -25,7 +25,7 @@ def named(numbers: Mapping[str, float | None], between: str = " ") -> str:
 
 
 def sentence(event: Event) -> str | None:
-    """An event in words, or None for what only programs read."""
+    """An event as text; None for events that only programs read."""
     match event:
         case ev.Resume():
             return "\n".join([*event.warnings, f"resumed at step {event.step} from {event.checkpoint}"])
@@ -35,7 +35,7 @@ def sentence(event: Event) -> str | None:
                 f"top-1 {percent(event.top1)} lr {event.lr:.5g} {event.samples_per_s:.1f} samples/s"
             )
         case ev.DataService():
-            return _fed(event)
+            return _data_service(event)
         case ev.Norms():
             total = {which: sum(v * v for v in norms.values()) ** 0.5 for which, norms in _norms(event).items()}
             return f"step {event.step}: parameter norm {total['parameters']:.5g} gradient norm {total['gradients']:.5g}"
@@ -64,17 +64,17 @@ def sentence(event: Event) -> str | None:
 
 
 def own_figures(event: ev.Step, rank: int) -> str:
-    """What a step line adds for one of several workers: its own speed, and where its time goes, in ms a step."""
+    """What the step line of one of several workers adds: its speed, and its times in ms per step."""
     mine = event.ranks[rank] if event.ranks else asdict(event)
     times = ", ".join(f"{name} {1000 * mine[f'{name}_s']:.1f}" for name in ev.TIMES)
     return f"; this worker {mine['samples_per_s']:.1f}: {times} ms"
 
 
-def _fed(event: ev.DataService) -> str:
+def _data_service(event: ev.DataService) -> str:
     there = [server for server in event.servers if server["joined"]]
     rate, queue = sum(each["samples_per_s"] for each in there), sum(each["queue"] for each in there)
     idle = sum(each["idle"] for each in there) / max(1, len(there))
-    who = "trainers wait for data" if event.trainers_wait else "data waits for trainers"
+    who = "workers wait for data" if event.trainers_wait else "data waits for workers"
     return (
         f"data: {rate:.0f} samples/s from {len(there)} of {len(event.servers)} servers, {queue} batches queued there, "
         f"servers idle {100 * idle:.0f} %, waiting {100 * event.wait_share:.0f} %: {who}"
@@ -86,7 +86,7 @@ def _norms(event: ev.Norms) -> dict[str, dict[str, float]]:
 
 
 class LineSink:
-    """Writes each event's sentence somewhere, one or more lines at a time; steps with the figures of a `worker`."""
+    """Writes events as lines of text; step lines include the speed and times of this `worker`."""
 
     def __init__(self, write: Callable[[str], None], worker: int | None = None) -> None:
         self._write, self._worker = write, worker
@@ -99,11 +99,11 @@ class LineSink:
             self._write(text)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""
 
 
 class LogFile(LineSink):
-    """log.txt of a run: every sentence with its time."""
+    """log.txt of a run: lines with the time."""
 
     def __init__(self, run: Path) -> None:
         self._lines = AppendedLines(run / "log.txt")

@@ -1,4 +1,4 @@
-"""Learning curves of one or several runs in one figure, drawn from the events that runs leave behind."""
+"""Draw the learning curves of one or several runs in one figure, from their events."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class RunCurves:
-    """What a figure shows of a run."""
+    """The curves of one run."""
 
     label: str
     train_loss: Curve
@@ -45,7 +45,7 @@ class RunCurves:
 
 
 def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
-    """The curves of a run against steps, epochs or seconds of its own clock (pauses between resumes left out)."""
+    """The curves of a run against steps, epochs or seconds of training (without pauses before a resume)."""
     records = read_events(run)
     starts = [record for record in records if record["kind"] == ev.Start.kind]
     if not starts:
@@ -93,7 +93,7 @@ def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[f
 
 
 def seconds_of_training(records: Sequence[Record]) -> list[float]:
-    """How long a run had trained at each of its events, by its own clock."""
+    """Seconds of training at each event of a run, without pauses before a resume."""
     places, elapsed, before = [], 0.0, None
     for record in records:
         if record["kind"] != ev.Start.kind and before is not None:
@@ -158,7 +158,7 @@ def curves_figure(runs: list[Path], axis: Axis = "epoch") -> "NotebookFigure":
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
-    """Folder names, with as much of their parents as it takes to tell them apart."""
+    """Folder names, with their parents where two are equal."""
     names = [run.resolve().name for run in runs]
     doubled = {name for name, count in Counter(names).items() if count > 1}
     return [

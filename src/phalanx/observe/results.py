@@ -1,4 +1,4 @@
-"""What runs have reached, a row for each, from the files that they leave: of running, stopped or damaged ones too."""
+"""Results of runs, one row each, read from their files; also of running, stopped or damaged runs."""
 
 import json
 import time
@@ -21,9 +21,9 @@ from phalanx.runs.folder import RunFolder, find_run
 
 @dataclass
 class RunResult:
-    """One run. Accuracies are in 0..1; what is not known is None, and `remarks` say why."""
+    """One run. Accuracies are in 0..1. Unknown values are None, and `remarks` say why."""
 
-    run: str  # as short as tells it apart from the others
+    run: str  # a short name, unique among the runs compared
     path: str
     recipe: str | None = None
     model: str | None = None
@@ -31,25 +31,25 @@ class RunResult:
     final_top1: float | None = None
     best_topk: float | None = None
     final_topk: float | None = None
-    k: int | None = None  # 1 where top-1 alone was measured
+    k: int | None = None  # 1 if only top-1 was measured
     steps: int | None = None
     total_steps: int | None = None
     epochs: float | None = None
     steps_per_s: float | None = None
     images_per_s: float | None = None
-    wall_s: float | None = None  # pauses between a stop and a resume left out
+    wall_s: float | None = None  # without pauses before a resume
     workers: int | None = None
-    servers: int | None = None  # 0 where there are none
+    servers: int | None = None  # 0 without parameter servers
     update_method: str | None = None
     mode: str | None = None  # of parameter servers
     compress: str | None = None
     precision: str | None = None
-    state: str = "unknown"  # finished, stopped, or unfinished: it runs, or was killed
+    state: str = "unknown"  # finished, stopped, or unfinished (running or killed)
     remarks: list[str] = field(default_factory=list)
 
 
 def read_results(runs: Sequence[Path]) -> list[RunResult]:
-    """A row for each run. What is no run is refused; what a run lacks is remarked."""
+    """A row for each run. Other folders are refused; missing parts of a run are remarked on."""
     folders = [find_run(run) for run in runs]
     return [_result(folder, name) for folder, name in zip(folders, run_names(runs), strict=True)]
 
@@ -61,15 +61,15 @@ def _result(folder: RunFolder, name: str) -> RunResult:
         records = read_events(folder.path)
         _read_records(records, row)
     except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
-        told = error.what if isinstance(error, UserError) else f"an event of {ev.EVENTS_FILE} is not as it should be"
-        row.remarks.append(f"{told}: the summary was read instead" if _read_summary(folder, row) else told)
+        problem = error.what if isinstance(error, UserError) else f"{ev.EVENTS_FILE} has an invalid event"
+        row.remarks.append(f"{problem}: the summary was read instead" if _read_summary(folder, row) else problem)
     if checkpoint.latest_path(folder.checkpoints) is None:
         row.remarks.append("no checkpoint here")
     return row
 
 
 def _read_config(folder: RunFolder, row: RunResult) -> None:
-    """Read as it is, not validated: a run may be of an older version, or damaged."""
+    """Read config.yaml without validation: the run may be of an older version, or damaged."""
     try:
         tree = read_yaml(folder.config.read_text(encoding="utf-8"))
         row.recipe, row.model = str(tree["name"]), str(tree["model"]["name"])
@@ -114,7 +114,7 @@ def _read_accuracy(records: Sequence[Record], row: RunResult) -> None:
 
 
 def _read_speed(records: Sequence[Record], row: RunResult) -> None:
-    """Over all steps that were reported, evaluation and saving left out."""
+    """Speed over all reported steps, without evaluation and saving."""
     steps, seconds, images, before = 0, 0.0, 0.0, 0
     for record in records:
         if record["kind"] == ev.Resume.kind:
@@ -125,7 +125,7 @@ def _read_speed(records: Sequence[Record], row: RunResult) -> None:
         before = record["step"]
         took = count * sum(record[name] for name in ("data_s", "compute_s", "exchange_s", "update_s"))
         used = sum(end - first for _, first, end in record.get("used", []))
-        # Where workers go at their own pace, only the first one's speed is reported, and no samples.
+        # Without lockstep, only the first worker's speed is reported, and no samples.
         images += used or took * record["samples_per_s"] * (row.workers or 1)
         steps, seconds = steps + count, seconds + took
     if seconds > 0:
@@ -145,7 +145,7 @@ def _read_state(records: Sequence[Record], last: Record, row: RunResult) -> None
         row.remarks.append(f"stopped at {place}: {over['reason']}")
     else:
         row.state = "unfinished"
-        row.remarks.append(f"runs, or was killed, at {place}; heard of {_ago(time.time() - last['t'])} ago")
+        row.remarks.append(f"running or killed at {place}; last event {_ago(time.time() - last['t'])} ago")
 
 
 def _ago(seconds: float) -> str:
@@ -156,7 +156,7 @@ def _ago(seconds: float) -> str:
 
 
 def _read_summary(folder: RunFolder, row: RunResult) -> bool:
-    """What a run wrote when it ended, where its events cannot be read."""
+    """Read summary.json, if the events cannot be read."""
     try:
         summary: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))
         best, last = summary["best"] or {}, summary["last"] or {}

@@ -1,4 +1,4 @@
-"""Who is slow: per-rank times added up over a run, and the sentence that names the slowest and why."""
+"""Find the slowest worker of a run, and what it was slow at, from the times of all workers."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ _WORK = {"data_s": "waiting for data", "compute_s": "computing", "update_s": "up
 
 @dataclass
 class Slowness:
-    """Seconds of each rank by kind of work. Waiting for others (`exchange_s`) is what the slowest does not do."""
+    """Seconds of each worker by kind of work. `exchange_s` does not count: it includes waiting for slower workers."""
 
     ranks: list[dict[str, float]] = field(default_factory=list)
 
@@ -19,7 +19,7 @@ class Slowness:
                 total[name] += row[name]
 
     def sentence(self) -> str | None:
-        """The slowest rank and what it was slow at, against the mean of the others."""
+        """The slowest worker and what it was slow at, compared with the mean of the others."""
         if len(self.ranks) < 2:
             return None
         sums = [sum(row.values()) for row in self.ranks]
@@ -32,5 +32,5 @@ class Slowness:
         }
         work = max(excess, key=excess.__getitem__)
         return (
-            f"trainer {slowest} was slowest, by {100 * (sums[slowest] / max(others, 1e-9) - 1):.0f} %, at {_WORK[work]}"
+            f"worker {slowest} was slowest, by {100 * (sums[slowest] / max(others, 1e-9) - 1):.0f} %, at {_WORK[work]}"
         )

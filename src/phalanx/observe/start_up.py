@@ -60,7 +60,7 @@ def describe_start(
     decisions = start.decisions
     epochs = start.total_steps / start.steps_per_epoch
     essentials = {
-        "run": f"{config.name}, {_count(epochs, 'epoch')} = {start.total_steps:,} steps",
+        "run": f"{config.name}, {_count(epochs, 'epoch')} = {_count(start.total_steps, 'step')}",
         "data": f"{start.data}; {start.val_samples:,} for validation; {start.classes} classes",
         "model": f"{start.model}, {start.parameters:,} parameters",
         "batch": f"{start.samples_per_step:,} samples a step{_parts(start.samples_per_step, config, role.world)}",
@@ -81,7 +81,8 @@ def describe_start(
 
 
 def _count(number: float, unit: str) -> str:
-    return f"{number:.4g} {unit}" + ("" if number == 1 else "s")
+    written = f"{number:,}" if isinstance(number, int) else f"{number:.3g}"
+    return f"{written} {unit}" + ("" if number == 1 else "s")
 
 
 def _parts(samples: int, config: RunConfig, workers: int) -> str:

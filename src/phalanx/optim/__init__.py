@@ -1,1 +1,1 @@
-"""The update: a learning rate that is a function of the step, and one optimizer for trainers and servers."""
+"""Learning-rate schedules, optimizers, and the update that workers and parameter servers share."""

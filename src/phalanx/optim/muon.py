@@ -1,10 +1,9 @@
-"""muon-sgd: convolutions move in directions that are made orthogonal, all the rest by plain SGD.
+"""muon-sgd: orthogonalised updates for convolutions, plain SGD for all other parameters.
 
-Jordan et al. 2024, "Muon": the momentum of a weight is taken as a matrix, filters by what they see, and replaced by the
-nearest matrix whose singular values are alike, so that each direction of it learns and not only the strongest. A norm
-behind a convolution makes the weight's own length meaningless, so it is held, and the rate is the share of it that one
-step turns. timm's `muon` does the iteration in bf16, which only some processors compute quickly, and has no SGD for
-what is not a matrix.
+Jordan et al. 2024, "Muon": the momentum of a convolution weight is taken as a matrix (filters × inputs) and replaced by
+the nearest matrix with equal singular values, so that every direction learns and not only the strongest. The norm of a
+weight before a batch norm has no effect, so it is kept constant, and the rate is relative to it. timm's `muon` iterates
+in bf16, which only some processors compute quickly, and has no SGD for parameters that are no matrix.
 """
 
 from collections.abc import Callable
@@ -13,12 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# x ← a·x + b·x³ + c·x⁵ takes any singular value in (0, 1] to about 1 within few turns: the published values.
+# x ← a·x + b·x³ + c·x⁵ moves any singular value in (0, 1] to about 1 in few iterations (published coefficients).
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 class MuonSGD(torch.optim.Optimizer):
-    """`lr` and `momentum` are those of convolutions; the rest has `rest_lr` times the rate, and `weight_decay`."""
+    """`lr` and `momentum` are for convolutions. Other parameters have `rest_lr` times the rate, and `weight_decay`.
+
+    `turns` counts the iterations that orthogonalise.
+    """
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class MuonSGD(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        assert closure is None, "gradients are there already"
+        assert closure is None, "gradients are computed before"
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
@@ -67,7 +69,7 @@ class MuonSGD(torch.optim.Optimizer):
 
 
 def orthogonal(matrix: Tensor, turns: int) -> Tensor:
-    """About the nearest matrix to it whose singular values are all alike."""
+    """Approximately the nearest matrix whose singular values are all equal."""
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.mT if tall else matrix
     x = x / x.norm().clamp(min=1e-12)

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the step, evaluated wherever the update happens."""
+"""The learning rate as a pure function of the step, evaluated by the process that updates."""
 
 import math
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from phalanx.custom import is_reference, load
 from phalanx.errors import UserError
 
 _ONE_CYCLE_START = 1 / 25  # Smith & Topin's division factor, as in torch
-_ONE_CYCLE_RISE = 0.3  # share of the run, where no warm-up is given
+_ONE_CYCLE_RISE = 0.3  # share of the run, if no warm-up is given
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """`schedule(step)` is the rate of update number `step`, counted from 0. Plain numbers, so it can travel."""
+    """`schedule(step)` is the rate of update number `step`, from 0. Plain numbers: it can be sent to servers."""
 
     kind: str
     peak: float
@@ -27,7 +27,7 @@ class Schedule:
     factor: float
     power: float
     floor: float
-    warmup_offset: int = 1  # 1: the first step is one step up, so that no rate is 0; 0: it has the starting rate itself
+    warmup_offset: int = 1  # 1: the first step is one step into warm-up, so that no rate is 0; 0: it has the start rate
 
     def __call__(self, step: int) -> float:
         if step < self.warmup:
@@ -52,7 +52,7 @@ class Schedule:
         if self.kind == "one-cycle":
             return _ONE_CYCLE_START + (1 - _ONE_CYCLE_START) * (1 - math.cos(math.pi * done)) / 2
         shape = {"linear": done, "power": done**self.power, "sqrt": math.sqrt(done)}[self.warmup_kind]
-        # Warm up to what the decay gives at that step, so that milestones inside the warm-up count too.
+        # Warm up to the decayed rate at that step, so that milestones inside the warm-up count.
         return float((self.warmup_start + (1 - self.warmup_start) * shape) * self._decay(self.warmup))
 
     def _decay(self, step: int) -> float:
@@ -71,7 +71,7 @@ class Schedule:
 def make_schedule(
     config: ScheduleConfig, *, peak: float, total: int, in_steps: Callable[[Duration], int], micro_batches: int = 1
 ) -> Schedule:
-    """Resolve the durations of a schedule into steps. `peak` has the scaling rule applied already."""
+    """Convert the durations of a schedule to steps. `peak` is the rate after linear scaling."""
     warmup = min(in_steps(config.warmup), total)
     if config.kind == "one-cycle" and warmup == 0:
         warmup = round(_ONE_CYCLE_RISE * total)
@@ -94,5 +94,5 @@ def make_schedule(
 
 
 def scaled_rate(lr: float, lr_per: int | None, samples_per_step: int) -> float:
-    """The linear scaling rule of arXiv 1706.02677: `lr` is meant for `lr_per` samples a step."""
+    """The linear scaling rule of arXiv 1706.02677: `lr` is for `lr_per` samples per step."""
     return lr if lr_per is None else lr * samples_per_step / lr_per

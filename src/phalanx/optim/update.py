@@ -1,4 +1,4 @@
-"""The one update: gradients and a step number in, next parameters out, the same on a trainer and on a server."""
+"""The update: gradients and a step number in, next parameters out. Workers and parameter servers share it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,11 +20,11 @@ GroupKey = tuple[bool, float]  # whether weight decay spares the group, and the 
 
 
 class Update:
-    """Applies the gradients that lie in `parameter.grad`; owns the optimizer's state, by parameter name.
+    """Applies the gradients in `parameter.grad`, and owns the optimizer state by parameter name.
 
-    Momentum is kept without the rate (u ← m·u + g, w ← w - rate·u: eq. 9 of arXiv 1706.02677) in torch's optimizers
-    and in muon-sgd. So a rate that changes acts on all of it at once, and the momentum correction of that paper, for
-    those who keep rate·u, has nothing to correct. One of timm's keeps that, unless lr_in_momentum is off: rmsproptf.
+    torch's optimizers and muon-sgd keep momentum without the rate (u ← m·u + g, w ← w - rate·u: eq. 9 of arXiv
+    1706.02677). So a new rate applies to all of it at once, and the momentum correction of that paper is not needed. Of
+    timm's optimizers, rmsproptf keeps rate·u, unless lr_in_momentum is off.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Update:
         self._step = bare_step(self._optimizer)
 
     def __call__(self, step: int, scale: float = 1.0) -> float:
-        """Update number `step`, at `scale` times the schedule's rate. Returns the rate that it used."""
+        """Update number `step`, at `scale` times the schedule's rate. Returns the rate."""
         lr = self.schedule(step) * scale
         for group, factor in zip(self._optimizer.param_groups, self._factors, strict=True):
             group["lr"] = lr * factor
@@ -68,11 +68,11 @@ class Update:
         return lr
 
     def clear(self) -> None:
-        """Forget the gradients, keeping nothing allocated for them."""
+        """Drop the gradients and their memory."""
         self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The optimizer's state: tensors as `parameter/slot`, and what is not a tensor."""
+        """The optimizer state: tensors as `parameter/slot`, and everything else as JSON."""
         tensors: dict[str, Tensor] = {}
         scalars: dict[str, Any] = {}
         saved = self._optimizer.state_dict()
@@ -82,7 +82,7 @@ class Update:
                     tensors[f"{self.names[number]}/{slot}"] = value
                 elif value is not None:
                     scalars[f"{self.names[number]}/{slot}"] = value
-        # Some optimizers count in the group (timm's LAMB its steps). Settings are not state: the config has them.
+        # Some optimizers keep counters in the group, such as timm's LAMB. Settings are not state: the config has them.
         settings = (*self._optimizer.defaults, "params", "initial_lr")
         counters = [
             {key: _plain(value) for key, value in group.items() if key not in settings}
@@ -91,11 +91,11 @@ class Update:
         return tensors, {"name": self._name, "slots": scalars, "groups": counters}
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
-        """Take up a saved state. Names must fit: the caller has checked that the model is the same."""
+        """Load a saved state. The caller has checked that it is of the same model."""
         if scalars["name"] != self._name:
             raise UserError(
                 f"the checkpoint was trained with the optimizer {scalars['name']}",
-                why=f"this run uses {self._name}, whose state is another",
+                why=f"this run uses {self._name}, which has another state",
                 remedy="resume with the same optimizer, or start a new run with --init-from",
             )
         numbers = {name: number for number, name in enumerate(self.names)}
@@ -106,7 +106,7 @@ class Update:
                 continue  # frozen since
             param = self._params[name]
             if isinstance(value, Tensor) and value.shape == param.shape:
-                # A file has logical order; fused kernels walk through parameter and state side by side in memory.
+                # Files are contiguous. Fused kernels need parameter and state in the same memory order.
                 value = torch.empty_like(param, dtype=value.dtype).copy_(value)
             state.setdefault(numbers[name], {})[slot] = value
         groups = self._optimizer.state_dict()["param_groups"]
@@ -116,7 +116,7 @@ class Update:
 
 
 def _plain(value: Any) -> Any:
-    """A counter as JSON; some optimizers keep theirs in a tensor of one number."""
+    """A counter as JSON. Some optimizers keep theirs in a tensor."""
     return {"tensor": value.item(), "dtype": str(value.dtype)} if isinstance(value, Tensor) else value
 
 
@@ -127,7 +127,7 @@ def _restored(value: Any) -> Any:
 
 
 def make_optimizer(groups: Groups, config: OptimConfig, lr: float) -> torch.optim.Optimizer:
-    """An optimizer by name. torch's own are made here; any other comes from timm, which is slow to import."""
+    """An optimizer by name: one of torch's, muon-sgd, or any of timm's, which is slow to import."""
     if is_reference(config.name):
         return make_own(groups, config, lr)
     name = config.name.lower()
@@ -171,12 +171,12 @@ def _from_timm(
 ) -> torch.optim.Optimizer:
     from timm.optim import create_optimizer_v2, list_optimizers  # type: ignore[attr-defined]
 
-    # Second-order ones need a graph of the gradient, or keep state that a checkpoint cannot hold.
+    # Second-order optimizers need a graph of the gradient, or have state that a checkpoint cannot hold.
     known = [str(each) for each in list_optimizers() if not str(each).startswith(("adahessian", "kron"))]
     if name not in known:
         raise UserError(
             f"there is no optimizer {config.name!r}",
-            why="it is neither one of torch's, nor of timm's, nor muon-sgd",
+            why="neither torch nor timm has it, and it is not muon-sgd",
             remedy=nearest(name, sorted({*known, *beside})),
         )
     made: torch.optim.Optimizer = create_optimizer_v2(

@@ -73,7 +73,7 @@ def build_training(agreed: Agreed, tell: Callable[[str], None]) -> Training:
     sizes = plan_sizes(config.train.sizes, plan, spec.image_size)
     model = _model(config, spec, settings, sizes)
     if isinstance(model, FastNet):
-        model.look_at(_first_images(agreed.splits.train, spec, config).to(settings.device))
+        model.fit_whitening(_first_images(agreed.splits.train, spec, config).to(settings.device))
     state = TrainState(
         model,
         ema=Ema(model, config.optim.ema) if config.optim.ema is not None else None,

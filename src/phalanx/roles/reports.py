@@ -7,7 +7,7 @@ from rich.console import Console
 
 from phalanx.config.role import Role
 from phalanx.engine.loss import loss_notes
-from phalanx.engine.sizes import tell_sizes
+from phalanx.engine.sizes import describe_sizes
 from phalanx.observe.display import Display, PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
 from phalanx.observe.start_up import describe_start, is_verbose
@@ -19,7 +19,7 @@ from phalanx.roles.console import may_print
 from phalanx.roles.request import Request
 from phalanx.runs import events as ev
 from phalanx.runs.code import write_code
-from phalanx.runs.evaluations import EvaluatorNews, evaluations
+from phalanx.runs.evaluations import EvaluatorResults, evaluations
 from phalanx.runs.events import EVENTS_FILE, EventFile, Observer, Sink, read_events
 from phalanx.runs.folder import RUNS, RunFolder, create_run
 
@@ -33,7 +33,7 @@ class Reports:
     display: Display
     observer: Observer
     start: ev.Start
-    news: EvaluatorNews | None = None  # from the evaluator
+    evaluator: EvaluatorResults | None = None  # of a separate evaluator; only on rank 0
     last_eval: ev.Eval | None = None
 
 
@@ -77,12 +77,12 @@ def open_reports(agreed: Agreed, training: Training, consoles: Sequence[Console]
     return reports
 
 
-def _follow_evaluator(reports: Reports, news_to: Observer, step: int) -> None:
+def _follow_evaluator(reports: Reports, shown_by: Observer, step: int) -> None:
     path = reports.folder.path
     known = [one for one in evaluations(read_events(path)) if one.step <= step]
-    reports.news = EvaluatorNews(path, news_to.emit)
+    reports.evaluator = EvaluatorResults(path, shown_by.emit)
     reports.last_eval = known[-1] if known else None
-    reports.news.last_step = reports.last_eval.step if reports.last_eval else 0
+    reports.evaluator.last_step = reports.last_eval.step if reports.last_eval else 0
 
 
 def start_event(agreed: Agreed, training: Training) -> ev.Start:
@@ -101,7 +101,7 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
         total_steps=plan.total_steps,
         samples_per_step=plan.samples_per_step,
         decisions={
-            **tell_sizes(training.sizes, plan, spec.image_size),
+            **describe_sizes(training.sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in agreed.settings.decisions.items()},
         },
         notes=[*_notes(agreed), *agreed.job_settings.warnings, *algorithms.notes, *algorithms.warnings],

@@ -99,7 +99,7 @@ def _wait_for_first(role: Role, waiting: Patience, presence: Presence) -> None:
             remedy="check that the workers have started, with this address and the same PHALANX_KEY",
         )
     if waiting.due:
-        waiting.word(f"{role.name} at {role.servers[role.rank]} waits for the first worker")
+        waiting.report(f"{role.name} at {role.servers[role.rank]} waits for the first worker")
 
 
 def bind(

@@ -15,7 +15,6 @@ from phalanx.engine.boundary import Boundary
 from phalanx.engine.callbacks import CallbackRun, Callbacks, make_callbacks
 from phalanx.engine.class_weights import class_weights
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loop import train
 from phalanx.engine.loss import make_loss
 from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.engine.trainer import Trainer
@@ -59,12 +58,7 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
     stop = StopRequest()
     engine = _engine(agreed, training)
     callbacks = _callbacks(agreed, training, reports)
-    lockstep = exchange.group.lockstep  # otherwise workers agree to end only after an evaluation
     trainer = _trainer(agreed, training, reports, engine, callbacks, stop, started)
-
-    def stopping() -> bool:
-        return bool(stop) or callbacks.agreed or (lockstep and callbacks.wants_stop)
-
     recovery = exchange.recovery if agreed.role.elastic else None
     boundary = Boundary(recovery) if recovery is not None else None
     with stop:
@@ -73,8 +67,7 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
                 trainer.save(state)  # so that there always is something to go on from
             with user_code(lambda: _after_correction(folder)):
                 callbacks.call("on_start", state.step)
-                parts = (state, training.pipeline, exchange, engine, training.plan, trainer)
-                finished = train(*parts, stopping, boundary)
+                finished = trainer.fit(state, training.pipeline, boundary)
                 if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
                     finished = True
                     reports.observer.emit(ev.Note(state.step, callbacks.reason(state.step)))
@@ -155,7 +148,7 @@ def _trainer(
         stopping=lambda: bool(stop),
         started=started,
         served=training.service.report if training.service else None,
-        news=reports.news,
+        evaluator=reports.evaluator,
         last_eval=reports.last_eval,
         callbacks=callbacks,
     )

@@ -1,7 +1,7 @@
 """Checkpoints: safetensors and JSON with a SHA-256 manifest, written as one folder atomically. Never pickle.
 
 checkpoints/step-00001200/   model.safetensors  optimizer.safetensors  [ema.safetensors]  state.json  manifest.json
-checkpoints/best.json        which step is the best, so that it is kept
+checkpoints/best.json        the best step, whose checkpoint is kept
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from phalanx.atomic import sync, write_text_atomically
 from phalanx.errors import UserError
 
-if TYPE_CHECKING:  # a checkpoint that is not there is refused without waiting for torch
+if TYPE_CHECKING:  # a missing checkpoint is refused without importing torch
     from torch import Tensor
 
 FORMAT = 1
@@ -39,9 +39,9 @@ class Loaded:
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> Path:
-    """Write a checkpoint. It is a folder that is renamed as a whole: files of two saves never mix.
+    """Write a checkpoint atomically: a complete folder is renamed into place.
 
-    Until that rename, nothing of it counts, and nothing that was there is touched.
+    Before the rename, earlier checkpoints are not touched.
     """
     final = path_of(folder, step)
     aside = folder / f".{final.name}.{_owner()}.tmp"
@@ -59,7 +59,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], s
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step is, or would be."""
+    """The path of the checkpoint of a step."""
     return folder / f"{_PREFIX}{step:08d}"
 
 
@@ -69,7 +69,7 @@ def step_of(path: Path) -> int:
 
 
 def claim(folder: Path, step: int) -> bool:
-    """True for the first of several workers that wish to save a step: the others need not."""
+    """Claim the saving of a step. True for the first of several workers; the others need not save it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.close(os.open(folder / f"{_CLAIM}{step:08d}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -81,19 +81,19 @@ def claim(folder: Path, step: int) -> bool:
 
 
 def forget_claims(folder: Path) -> None:
-    """Those of a job that has ended: its steps may be reached, and claimed, again."""
+    """Remove the claims of an earlier job: its steps may be reached and saved again."""
     for entry in folder.glob(f"{_CLAIM}*"):
         entry.unlink(missing_ok=True)
 
 
 def unwritable(folder: Path, step: int, error: OSError) -> UserError:
-    """What to tell a user whose disk is full, or not theirs."""
+    """The error for a full disk, or missing permissions."""
     kept = latest_path(folder)
     return UserError(
         f"the checkpoint of step {step} cannot be written to {folder}",
         why=error.strerror or str(error),
-        remedy="make room or mend the permissions, then go on with --resume: "
-        + (f"{kept} is whole" if kept else "no earlier checkpoint was there"),
+        remedy="free some space or fix the permissions, then continue with --resume: "
+        + (f"{kept} is complete" if kept else "there is no earlier checkpoint"),
     )
 
 
@@ -117,7 +117,7 @@ def _write(aside: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapp
 
 
 def _storable(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Plain contiguous tensors on the host, no two sharing memory (safetensors refuses both)."""
+    """Contiguous tensors on the CPU without shared memory, as safetensors needs them."""
     seen: set[int] = set()
     storable = {}
     for name, tensor in named.items():
@@ -135,12 +135,12 @@ def _digest(path: Path) -> str:
 
 
 def _owner() -> str:
-    """This process, among those of all hosts that may share a folder."""
+    """A name for this process, unique among hosts that share the folder."""
     return f"{os.getpid()}@{platform.node().replace('.', '-')}"
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a process of this host that died left half-written."""
+    """Remove incomplete checkpoints of dead processes of this host."""
     for entry in folder.glob(f".{_PREFIX}*.tmp"):
         owner = entry.name.split(".")[2]
         pid, _, host = owner.partition("@")
@@ -149,7 +149,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _put_in_place(aside: Path, final: Path) -> None:
-    """Two renames, between which another worker may have put the same step there."""
+    """Move the old checkpoint away and rename the new one. Another worker may write the same step in between."""
     old = _put_away(final)
     try:
         aside.rename(final)
@@ -167,7 +167,7 @@ def steps_saved(folder: Path) -> list[Path]:
 
 
 def _is_step(entry: Path) -> bool:
-    """And not a copy that somebody keeps beside it, such as step-00000008.bak."""
+    """Whether this is a checkpoint, and not a user's copy such as step-00000008.bak."""
     return entry.is_dir() and entry.name.removeprefix(_PREFIX).isdecimal()
 
 
@@ -177,7 +177,7 @@ def latest_path(folder: Path) -> Path | None:
 
 
 def mark_best(folder: Path, step: int, top1: float) -> None:
-    """Remember which checkpoint is the best; `prune` keeps it."""
+    """Mark a checkpoint as the best, so that `prune` keeps it."""
     try:
         write_text_atomically(folder / BEST, json.dumps({"step": step, "top1": top1}))
     except OSError as error:
@@ -189,7 +189,7 @@ def mark_best(folder: Path, step: int, top1: float) -> None:
 
 
 def best_path(folder: Path) -> Path | None:
-    """The best checkpoint, where one was marked and is still there."""
+    """The checkpoint marked as the best, if it exists."""
     step = _best_step(folder)
     path = path_of(folder, step) if step is not None else None
     return path if path is not None and path.is_dir() else None
@@ -203,14 +203,14 @@ def _best_step(folder: Path) -> int | None:
 
 
 def forget_best_after(folder: Path, step: int) -> None:
-    """No longer mark a best that the run has gone back behind."""
+    """Remove the mark of the best if it is newer than a step that the run goes back to."""
     best = _best_step(folder)
     if best is not None and best > step:
         (folder / BEST).unlink(missing_ok=True)
 
 
 def prune(folder: Path, keep_last: int, done: Callable[[Path], bool] = lambda path: True) -> None:
-    """Delete all but the newest `keep_last` checkpoints, the best, and those that somebody is not done with."""
+    """Delete all checkpoints but the newest `keep_last`, the best, and those that are not `done`."""
     best = best_path(folder)
     for path in steps_saved(folder)[:-keep_last]:
         if path != best and done(path):
@@ -218,7 +218,7 @@ def prune(folder: Path, keep_last: int, done: Callable[[Path], bool] = lambda pa
 
 
 def _put_away(path: Path) -> Path:
-    """Rename a checkpoint that is to go: a half-deleted one must not look like a whole one."""
+    """Rename a checkpoint before it is deleted, so that a partly deleted one is never taken for a complete one."""
     doomed = path.with_name(f".{path.name}.{_owner()}.old.tmp")
     if path.exists():
         path.rename(doomed)
@@ -226,7 +226,7 @@ def _put_away(path: Path) -> Path:
 
 
 def set_aside_after(path: Path) -> list[Path]:
-    """Rename the checkpoints newer than `path`, which were found damaged, so that they are neither used nor counted."""
+    """Rename the damaged checkpoints newer than `path`, so that they are not used."""
     kept = []
     for newer in [other for other in steps_saved(path.parent) if other.name > path.name]:
         kept.append(newer.with_name(f"damaged-{newer.name}"))
@@ -251,11 +251,11 @@ def load(path: Path) -> Loaded:
 
 
 def verify(path: Path) -> None:
-    """Refuse a checkpoint that is not exactly what was written."""
+    """Refuse a checkpoint whose files differ from its manifest."""
     damage = _damage(path)
     if damage:
         raise UserError(
-            f"the checkpoint {path} is damaged", why=damage, remedy="use an earlier one, or the copy that you kept"
+            f"the checkpoint {path} is damaged", why=damage, remedy="use an earlier checkpoint, or a backup"
         )
 
 
@@ -276,7 +276,7 @@ def _damage(path: Path) -> str:
 
 
 def load_newest(folder: Path) -> tuple[Loaded, list[str]]:
-    """The newest whole checkpoint of a run, and a warning for each damaged one that was passed over."""
+    """The newest complete checkpoint of a run, and a warning for each damaged one that was skipped."""
     warnings: list[str] = []
     for path in reversed(steps_saved(folder)):
         try:
@@ -285,13 +285,13 @@ def load_newest(folder: Path) -> tuple[Loaded, list[str]]:
             warnings.append(f"{error.what}: {error.why}; the one before it is used")
     raise UserError(
         f"there is no usable checkpoint in {folder}",
-        why="; ".join(warnings) or "none was saved before the run ended",
-        remedy="start the run anew",
+        why="; ".join(warnings) or "the run ended before its first checkpoint",
+        remedy="start the run again",
     )
 
 
 def find(place: Path, *, prefer_best: bool = True) -> Path:
-    """A checkpoint from what a user names: a run's folder, its checkpoints folder, or one checkpoint."""
+    """The checkpoint of a path that a user gives: a run folder, its checkpoints folder, or one checkpoint."""
     if (place / STATE).is_file() or (place / MANIFEST).is_file():
         return place
     for folder in (place / FOLDER, place):

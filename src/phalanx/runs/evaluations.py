@@ -1,4 +1,4 @@
-"""Evaluations of a run, whoever made them: the best so far, and those of the evaluator as they come."""
+"""Evaluations of a run, by the trainers or by a separate evaluator: all of them, the best, the newest."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -16,23 +16,23 @@ def evaluations(records: Iterable[Record]) -> list[Eval]:
 
 
 def best_of(found: Iterable[Eval]) -> Eval | None:
-    """The most accurate; of equals the first."""
+    """The evaluation with the highest top-1; the earliest of equals."""
     return max(found, key=lambda one: (one.top1, -one.step), default=None)
 
 
-class EvaluatorNews:
-    """What the evaluator finds from now on, for the trainer that keeps the run's folder.
+class EvaluatorResults:
+    """New results of a separate evaluator, read from its events file by rank 0.
 
-    `tell` puts it on the screen and into the log. The events have it already.
+    `show` prints one and writes it to log.txt. The evaluator has written the event itself.
     """
 
-    def __init__(self, run: Path, tell: Callable[[Event], None]) -> None:
-        self.tell = tell
+    def __init__(self, run: Path, show: Callable[[Event], None]) -> None:
+        self.show = show
         self._path = run / EVALUATOR_EVENTS_FILE
         self._position = self._path.read_bytes().rfind(b"\n") + 1 if self._path.is_file() else 0
-        self.last_step = 0  # that was evaluated; the evaluator goes from one to the next
+        self.last_step = 0  # the newest step evaluated; the evaluator goes in order
 
-    def take(self) -> list[Eval]:
+    def poll(self) -> list[Eval]:
         """The evaluations since the last call."""
         if not self._path.is_file() or self._path.stat().st_size <= self._position:
             return []

@@ -16,17 +16,17 @@ from typing import Any, ClassVar, Protocol
 from phalanx.errors import UserError
 
 EVENTS_FILE = "events.jsonl"
-EVALUATOR_EVENTS_FILE = "events-evaluator.jsonl"  # a file has one writer; readers see both as one
+EVALUATOR_EVENTS_FILE = "events-evaluator.jsonl"  # each file has one writer; readers merge both
 
 Record = dict[str, Any]  # an event as JSON
 
 
-TIMES = ("data", "compute", "exchange", "update")  # where a step's time goes; fields of a step event end in _s
+TIMES = ("data", "compute", "exchange", "update")  # the parts of a step's time; fields of a step event, with _s
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. Subclasses add their fields; `kind` names the subclass in the file."""
+    """Something that happened in a run. Subclasses add their fields; `kind` names them in the file."""
 
     kind: ClassVar[str]
 
@@ -50,9 +50,9 @@ class Start(Event):
 
 @dataclass(frozen=True)
 class Resume(Event):
-    """Training goes on from a checkpoint. Earlier events with a step after `saved_step` are void.
+    """Training continues from a checkpoint. Earlier events with a step after `saved_step` are void.
 
-    The two steps differ where a step now has another number of samples, and steps are counted anew.
+    The two steps differ if samples per step have changed, because steps are then recounted.
     """
 
     kind: ClassVar[str] = "resume"
@@ -83,7 +83,7 @@ class Step(Event):
     grad_norm: float | None = None
     bytes_sent: float = 0.0
     bytes_received: float = 0.0
-    compression_ratio: float | None = None  # bytes of the gradients over bytes sent, where they are compressed
+    compression_ratio: float | None = None  # bytes of the gradients over bytes sent, with compression
     ranks: list[dict[str, float]] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
     used: list[list[int]] = field(default_factory=list)  # [epoch, first, one after the last] of the epoch's order
@@ -91,16 +91,16 @@ class Step(Event):
 
 @dataclass(frozen=True)
 class DataService(Event):
-    """How the data servers fared since the last step event, as this trainer sees them."""
+    """Statistics of the data servers since the last step event, as this worker sees them."""
 
     kind: ClassVar[str] = "data_service"
     step: int
-    wait_share: float  # of this trainer's time, that it waited for data
+    wait_share: float  # share of this worker's time spent waiting for data
     servers: list[dict[str, Any]]  # each with its address, rates, queue and idle share
 
     @property
     def trainers_wait(self) -> bool:
-        """Otherwise the data waits for the trainers."""
+        """Whether workers wait for data, and not the other way round."""
         return self.wait_share > 0.05
 
 
@@ -157,7 +157,7 @@ class BadImage(Event):
 
 @dataclass(frozen=True)
 class Note(Event):
-    """A sentence for the user, such as a skipped update."""
+    """A message for the user, such as a skipped update."""
 
     kind: ClassVar[str] = "note"
     step: int
@@ -177,7 +177,7 @@ class Callback(Event):
 
 @dataclass(frozen=True)
 class Stop(Event):
-    """Training ended before its length."""
+    """Training stopped before its end."""
 
     kind: ClassVar[str] = "stop"
     step: int
@@ -192,7 +192,7 @@ class End(Event):
 
 
 class Sink(Protocol):
-    """Takes events as they happen."""
+    """A destination of events: a file, the screen."""
 
     def take(self, event: Event) -> None: ...
 
@@ -201,7 +201,7 @@ class Sink(Protocol):
 
 @dataclass
 class Observer:
-    """Hands each event to every sink, in order. Notes may come from other threads than the trainer's."""
+    """Passes each event to every sink, in order. Thread-safe: notes may come from background threads."""
 
     sinks: list[Sink] = field(default_factory=list)
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
@@ -214,7 +214,7 @@ class Observer:
             self._last.append(record_of(event))
 
     def recent(self, step: int) -> list[Record]:
-        """The events of a step: all workers have them, and the one that writes them may die before it does."""
+        """The events of a step. Checkpoints keep them: the worker that writes the file may die before it does."""
         return [record for record in self._last if record.get("step") == step]
 
     def close(self) -> None:
@@ -223,31 +223,31 @@ class Observer:
 
 
 class AppendedLines:
-    """A text file that grows by whole lines, each on disk before the next step; a full disk is the user's to know."""
+    """A text file to which lines are appended and flushed. A full disk is a UserError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
-            raise self._trouble(error) from error
+            raise self._unwritable(error) from error
 
     def line(self, text: str) -> None:
         try:
             self._file.write(text + "\n")
             self._file.flush()
         except OSError as error:
-            raise self._trouble(error) from error
+            raise self._unwritable(error) from error
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # a line that could not be written was complained about when it was
+        with contextlib.suppress(OSError):  # an unwritten line has already raised its error
             self._file.close()
 
-    def _trouble(self, error: OSError) -> UserError:
+    def _unwritable(self, error: OSError) -> UserError:
         return UserError(
             f"{self.path} cannot be written",
             why=error.strerror or str(error),
-            remedy="make room or mend the permissions, then go on with --resume: checkpoints already saved are valid",
+            remedy="free some space or fix the permissions, then use --resume: checkpoints already saved are valid",
         )
 
 
@@ -269,13 +269,13 @@ class EventFile:
 
 
 def record_of(event: Event) -> Record:
-    """An event as it is written."""
+    """An event as JSON."""
     record = {"t": round(time.time(), 3), "kind": event.kind, **asdict(event)}
     return {key: _finite(value) for key, value in record.items()}
 
 
 def write_missing(run: Path, records: list[Record]) -> None:
-    """Write those of a checkpoint's events that the run lacks: who saved them may not be who writes."""
+    """Write a checkpoint's events that the run's file lacks: another worker may have saved the checkpoint."""
     there = {(record["kind"], record.get("step")) for record in read_events(run)}
     missing = [record for record in records if (record["kind"], record.get("step")) not in there]
     if missing:
@@ -286,7 +286,7 @@ def write_missing(run: Path, records: list[Record]) -> None:
 
 
 def _cut_unfinished_line(path: Path) -> None:
-    """A process that died while writing left part of a line; the next event must not become the rest of it."""
+    """Remove an incomplete last line, which a process left that died while it wrote."""
     if path.is_file():
         content = path.read_bytes()
         if content and not content.endswith(b"\n"):
@@ -294,7 +294,7 @@ def _cut_unfinished_line(path: Path) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: a number that is not finite is written as null."""
+    """JSON has no NaN: numbers that are not finite become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -303,7 +303,7 @@ def _finite(value: Any) -> Any:
 
 
 def read_events(run: Path, *, superseded: bool = False) -> list[Record]:
-    """The events of a run in time, less those that a resume made void and a last line cut off by a crash."""
+    """The events of a run in order of time, without those that a resume made void, or an incomplete last line."""
     path = run / EVENTS_FILE
     if not path.is_file():
         raise UserError(

@@ -30,7 +30,7 @@ def log_path(folder: Path, role: str) -> Path:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where everything about a run lies."""
+    """The paths inside a run folder."""
 
     path: Path
 
@@ -56,7 +56,7 @@ class RunFolder:
         write_run_file(self.config, config_text(resolved))
 
     def layer(self) -> Layer:
-        """The configuration that this run was started with."""
+        """The configuration of this run, as a layer of settings."""
         try:
             tree = read_yaml(self.config.read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError) as error:
@@ -75,20 +75,20 @@ def config_text(resolved: Resolved) -> str:
 
 
 def create_run(out: Path | None, name: str) -> RunFolder:
-    """A new folder: the one asked for, or runs/NAME-TIME."""
+    """Create the run folder: `out`, or runs/NAME-TIME."""
     if out is None:
         return RunFolder(_new_folder(RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"))
     if (out / EVENTS_FILE).exists():
         raise UserError(
             f"{out} holds a run already",
-            why="two runs in one folder could not be told apart",
-            remedy=f"go on with `phalanx train --resume {out}`, or choose another --out",
+            why="a folder holds one run",
+            remedy=f"continue it with `phalanx train --resume {out}`, or choose another --out",
         )
     return RunFolder(_new_folder(out, shared=True))
 
 
 def _new_folder(path: Path, shared: bool = False) -> Path:
-    """Make a folder. Unless it may be there already, the next free number is added to its name."""
+    """Create a folder. If it exists and is not `shared`, a number is added to its name."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, 1000):
@@ -96,17 +96,17 @@ def _new_folder(path: Path, shared: bool = False) -> Path:
             with contextlib.suppress(FileExistsError):
                 numbered.mkdir(exist_ok=shared)
                 return numbered
-        raise FileExistsError(17, "a thousand of that name are there", str(path))
+        raise FileExistsError(17, "a thousand folders of that name exist", str(path))
     except OSError as error:
         raise UserError(
-            f"the run's folder {path} cannot be made",
+            f"the run folder {path} cannot be created",
             why=error.strerror or str(error),
             remedy="choose another place with --out",
         ) from error
 
 
 def find_run(place: Path | None) -> RunFolder:
-    """A run that a user names, or the latest one under runs/."""
+    """The run at `place`, or the latest one under runs/."""
     if place is not None:
         if not (place / EVENTS_FILE).is_file():
             raise UserError(
@@ -138,7 +138,7 @@ def write_run_file(path: Path, text: str) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What the run ran on, for its summary."""
+    """This machine, for the summary of a run."""
     return {
         "host": platform.node(),
         "system": f"{platform.system()} {platform.release()}",

@@ -1,6 +1,6 @@
-"""Going back to an earlier checkpoint of a run, and what becomes of those that were saved later.
+"""Go back to an earlier checkpoint of a run: the later checkpoints are set aside.
 
-checkpoints/after-step-00000008-20260131-120000/step-00000012/   kept, and no longer part of the run
+checkpoints/after-step-00000008-20260131-120000/step-00000012/   kept, but no longer part of the run
 """
 
 import time
@@ -10,33 +10,33 @@ from phalanx.errors import UserError
 from phalanx.runs import checkpoint
 from phalanx.runs.events import EVENTS_FILE, Record, Start, read_events
 
-_MOST_NAMED = 12  # of a run's checkpoints, the nearest ones
-ASIDE = "after-"  # and the name of the checkpoint that the run went back to, and when
+_MOST_NAMED = 12  # checkpoints that an error lists: the nearest
+ASIDE = "after-"  # followed by the name of the checkpoint that the run went back to, and the time
 
 
 def last_start(run: Path) -> Record | None:
-    """How the run last began to train: how it counts its steps."""
+    """The last start event of a run, which has its steps per epoch."""
     return next((record for record in reversed(read_events(run)) if record["kind"] == Start.kind), None)
 
 
 def find_step(folder: Path, step: int) -> Path:
-    """The checkpoint of exactly this step, or a refusal that names those that are there."""
+    """The checkpoint of exactly this step. The error lists those that exist."""
     path = checkpoint.path_of(folder, step)
     if path.is_dir():
         return path
     missing = f"there is no checkpoint of step {step} in {folder}"
     if aside := sorted(folder.glob(f"{ASIDE}*/{path.name}")):
         raise UserError(
-            missing, why=f"it was put aside: {aside[-1]}", remedy=f"move it back to {folder} to go on from it"
+            missing, why=f"it was set aside: {aside[-1]}", remedy=f"move it back to {folder} to resume from it"
         )
     there = [checkpoint.step_of(one) for one in checkpoint.steps_saved(folder)]
     if not there:
-        raise UserError(missing, why="there is none", remedy="start the run anew, or go on where its folder is")
+        raise UserError(missing, why="there is none", remedy="start the run again, or resume where its folder is")
     near = sorted(sorted(there, key=lambda one: abs(one - step))[:_MOST_NAMED])
     raise UserError(
         missing,
         why=f"there {_listed(folder.parent, near)}",
-        remedy="choose one of those; checkpoint.every and checkpoint.keep_last say which are saved and kept",
+        remedy="choose one of those; checkpoint.every and checkpoint.keep_last control which are saved and kept",
     )
 
 
@@ -47,7 +47,7 @@ def _listed(run: Path, steps: list[int]) -> str:
 
 
 def put_aside_after(folder: Path, step: int, when: str | None = None) -> None:
-    """Keep what was saved after a step where nobody takes it for a part of the run. The best is never one of these."""
+    """Move the checkpoints after a step into a folder of their own. If the best is among them, its mark is removed."""
     later = [path for path in checkpoint.steps_saved(folder) if checkpoint.step_of(path) > step]
     if not later:
         return
@@ -55,18 +55,18 @@ def put_aside_after(folder: Path, step: int, when: str | None = None) -> None:
     checkpoint.forget_best_after(folder, step)
     try:
         aside = _new(folder / f"{ASIDE}{checkpoint.path_of(folder, step).name}-{when}")
-        for path in reversed(later):  # whatever interrupts this, the run has no gap
+        for path in reversed(later):  # newest first: if this is interrupted, the run has no gap
             path.rename(aside / path.name)
     except OSError as error:
         raise UserError(
-            f"what was saved after step {step} cannot be put aside in {folder}",
+            f"the checkpoints after step {step} cannot be set aside in {folder}",
             why=error.strerror or str(error),
-            remedy="mend the permissions, then try again: every checkpoint is still there",
+            remedy="fix the permissions, then try again: every checkpoint is still there",
         ) from error
 
 
 def _new(path: Path) -> Path:
-    """Two of the same second are told apart by a number."""
+    """Create a folder. A number distinguishes two of the same second."""
     number, numbered = 1, path
     while numbered.exists():
         number += 1
@@ -75,11 +75,11 @@ def _new(path: Path) -> Path:
     return numbered
 
 
-def told_aside(folder: Path, step: int) -> list[str]:
-    """A line for each time that a run went back to a step."""
+def aside_warnings(folder: Path, step: int) -> list[str]:
+    """A warning for each time that a run went back to a step."""
     found = sorted(folder.glob(f"{ASIDE}{checkpoint.path_of(folder, step).name}-*"))
     return [
-        f"what was saved after step {step} is no longer part of the run; it is kept in {path} "
+        f"checkpoints saved after step {step} are no longer part of the run; they are kept in {path} "
         f"({', '.join(one.name for one in checkpoint.steps_saved(path))})"
         for path in found
     ]

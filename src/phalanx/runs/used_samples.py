@@ -1,4 +1,4 @@
-"""Which samples a run has used, from its events: the proof that no epoch lost or repeated one."""
+"""Count from a run's events how often each sample was used: a check that no epoch lost or repeated one."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,10 +10,10 @@ from phalanx.runs import events as ev
 
 
 def samples_used(records: Iterable[Mapping[str, Any]]) -> dict[int, npt.NDArray[np.int64]]:
-    """By epoch (from 1): how often each place of its order was used.
+    """By epoch (from 1): how often each position of its order was used.
 
-    `records` are what `read_events` gives, so that steps which a resume took back do not count. Where each worker goes
-    at its own pace (async, ssp), steps do not say what all have used, and nothing is counted.
+    `records` come from `read_events`, so steps that a resume made void do not count. Without lockstep (async, ssp) step
+    events do not know the samples of all workers, and nothing is counted.
     """
     counts: dict[int, npt.NDArray[np.int64]] = {}
     num_samples = 0

@@ -1,4 +1,4 @@
-"""The lease table: every step once and in order, whoever makes it, however often."""
+"""The lease table: every step once and in order, whichever server makes it, however often."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""Memory is bounded on both sides: a trainer's slots come back, and a server does not make what nobody takes."""
+"""Memory is bounded on both sides: a trainer's slots come back, and a server makes no more than trainers take."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whoever has no key, an old version or nonsense to say is refused and counted, and serving goes on."""
+"""Messages without the key, of another version, or damaged are refused and counted, and serving goes on."""
 
 import json
 import socket
@@ -77,7 +77,7 @@ def _speak_without_right(address: str) -> None:
 
 
 def _break_rules(address: str, terms: Terms) -> None:
-    """Somebody who has the key, joins, and then leases what cannot be."""
+    """A client with the key that joins, and then sends leases that cannot be used."""
     trainer = _dealer(address)
     area = memory.create(memory.TOKEN_BYTES + 2 * 1000)
 

@@ -41,7 +41,7 @@ class FailingBackward(torch.autograd.Function):
 
 
 class UserModel(nn.Module):
-    """Fails in forward or in backward, once it is told to."""
+    """Fails in forward or in backward, as `fails` says."""
 
     def __init__(self) -> None:
         super().__init__()

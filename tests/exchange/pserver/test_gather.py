@@ -1,4 +1,4 @@
-"""Workers tell one another something at a parameter server, before they join it."""
+"""Workers exchange texts at a parameter server, before they join it."""
 
 import time
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def gather_and_stay(role: Role, told: Path, *topics: str) -> None:
 
 
 @pytest.mark.parametrize("job", [(1, 2, "ipc"), (2, 2, "tcp")], indirect=True)
-def test_all_hear_the_same_and_so_does_who_comes_later(job: JobOfProcesses) -> None:
+def test_all_workers_get_the_same_texts_and_a_later_one_too(job: JobOfProcesses) -> None:
     def sync_step(rank: int, text: str) -> list[str]:
         return ServerRendezvous(job.role("trainer", rank), 60).gather("machine", text)
 
@@ -52,13 +52,13 @@ def test_all_hear_the_same_and_so_does_who_comes_later(job: JobOfProcesses) -> N
         heard = list(pool.map(sync_step, (0, 1), ("first", "second")))
     assert heard == [["first", "second"]] * 2
     assert sync_step(1, "started anew, on another machine") == ["first", "second"]
-    with pytest.raises(LostWorker, match="1 of 2 workers did not come within 1 s") as caught:
+    with pytest.raises(LostWorker, match="1 of 2 workers did not connect within 1 s") as caught:
         ServerRendezvous(job.role("trainer", 0), 1).gather("other", "alone")
-    assert "has not heard of worker 1" in caught.value.why
+    assert "has no text from worker 1" in caught.value.why
 
 
 @pytest.mark.parametrize("job", [(1, 1, "tcp")], indirect=True)
-def test_a_stranger_is_told_nothing(job: JobOfProcesses) -> None:
+def test_a_process_without_the_key_gets_no_reply(job: JobOfProcesses) -> None:
     assert ServerRendezvous(job.role("trainer", 0), 60).gather("machine", "mine") == ["mine"]
     with pytest.raises(LostWorker, match="has not answered for 2 s"):
         ServerRendezvous(replace(job.role("trainer", 0), key="guessed"), 2).gather("machine", "x")
@@ -76,25 +76,25 @@ def test_what_is_not_of_the_job_is_refused() -> None:
             gathered.take(rank, told)
 
 
-def test_who_was_told_of_another_number_of_workers_is_told_so() -> None:
+def test_a_worker_of_another_number_of_workers_is_refused() -> None:
     gathered = Gathered()
     gathered.take(0, {"topic": "t", "text": "x", "world": 3})
     with pytest.raises(UserError, match="worker 1 cannot join") as caught:
         gathered.take(1, {"topic": "t", "text": "y", "world": 2})
-    assert caught.value.why == "it was told of 2 workers, the others of 3"
+    assert caught.value.why == "it was started as one of 2 workers, the others as some of 3"
     # What the job is, is known once somebody has joined; the first word about it no longer counts.
     assert gathered.take(1, {"topic": "t", "text": "y", "world": 2}, 2) == ([], ["x", "y"])
     with pytest.raises(UserError) as caught:
         gathered.take(0, {"topic": "t", "text": "x", "world": 3}, 2)
-    assert caught.value.why == "it was told of 3 workers, the others of 2"
+    assert caught.value.why == "it was started as one of 3 workers, the others as some of 2"
 
 
 @pytest.mark.parametrize("job", [(1, 2, "tcp")], indirect=True)
-def test_a_worker_hears_of_another_number_of_workers_from_the_server(job: JobOfProcesses) -> None:
+def test_a_worker_of_another_number_of_workers_gets_the_reason(job: JobOfProcesses) -> None:
     with ThreadPoolExecutor(2) as pool:
         sync_step = [ServerRendezvous(job.role("trainer", rank), 60).gather for rank in (0, 1)]
         assert list(pool.map(lambda one: one("t", "x"), sync_step)) == [["x", "x"]] * 2
-    with pytest.raises(UserError, match="it was told of 3 workers, the others of 2"):
+    with pytest.raises(UserError, match="it was started as one of 3 workers, the others as some of 2"):
         ServerRendezvous(replace(job.role("trainer", 1), world=3), 60).gather("t", "x")
 
 
@@ -118,7 +118,7 @@ def test_a_worker_killed_while_others_are_waited_for_is_named(job: JobOfProcesse
 @pytest.mark.parametrize("job", [(1, 2, "tcp", SILENCE_S)], indirect=True)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_worker_killed_between_two_gatherings_is_named(job: JobOfProcesses, victim: int) -> None:
-    """Not the server, which ends without worker 0: it stays until who is left has heard why."""
+    """The error names the worker, not the server, which stays until the other worker has got the error."""
     job.workers.append(start(gather_and_stay, job.role("trainer", victim), job.folder / "told", "first"))
     with rendezvous(job.role("trainer", 1 - victim)) as mine:
         mine.gather("first", "x")
@@ -132,7 +132,7 @@ def test_a_worker_killed_between_two_gatherings_is_named(job: JobOfProcesses, vi
 
 
 @pytest.mark.parametrize("job", [(1, 3, "tcp", SILENCE_S)], indirect=True)
-def test_who_has_not_joined_hears_of_a_loss_from_the_server(job: JobOfProcesses) -> None:
+def test_a_worker_that_has_not_joined_gets_the_loss_from_the_server(job: JobOfProcesses) -> None:
     with rendezvous(job.role("trainer", 2)) as mine:
         assert mine.watch is not None
         mine.watch.await_all(60)

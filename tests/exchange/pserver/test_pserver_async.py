@@ -1,4 +1,4 @@
-"""async and ssp: nobody waits more than agreed, workers die and come back, nothing is lost or counted twice."""
+"""async and ssp: no worker waits more than agreed, workers die and come back, nothing is lost or counted twice."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Whoever has no key, an old version or nonsense to say is refused and counted, and training does not notice."""
+"""Messages without the key, of another version, or damaged are refused and counted; training is unaffected."""
 
 import socket
 import struct
@@ -75,7 +75,7 @@ def test_a_member_with_broken_messages_is_refused_too(job: JobOfProcesses) -> No
 
 
 @pytest.mark.parametrize("job", [(1, 2, "ipc")], indirect=True)
-def test_workers_of_another_job_are_told_why(job: JobOfProcesses) -> None:
+def test_workers_of_another_job_get_the_reason(job: JobOfProcesses) -> None:
     job.start_worker(0, steps=10_000)
     until(lambda: job.lines("trainer-0"))
     other = job.start_worker(1, optim=("lr=0.5",))

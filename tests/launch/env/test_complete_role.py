@@ -85,7 +85,7 @@ def test_two_with_one_number_are_told_so() -> None:
 
 def test_who_does_not_come_is_not_waited_for_for_ever() -> None:
     job = dmlc(free_port("127.0.0.1"), "worker", "server", "scheduler")
-    with pytest.raises(UserError, match=r"trainer-0 on .* waits in vain for server-0"):
+    with pytest.raises(UserError, match=r"trainer-0 on .* waited in vain for server-0"):
         sync_step([job[0], job[2]], ExchangeConfig(method="pserver", timeout_s=1))
 
 

@@ -25,7 +25,7 @@ class Patience:
 
 
 class LeaseScheduler:
-    """Call `next` again and again. All of it runs in one thread, and only while it is called."""
+    """Leases ahead of the trainer, which calls `next` for each step. All of it runs in that call."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class LeaseScheduler:
             self._poller.register(link.monitor, zmq.POLLIN)
 
     def next(self) -> tuple[Work, MadeBatch] | None:
-        """The next step's work and what was made of it; None once `stopped`. UserError where it cannot be had."""
+        """The next step's work and its batch; None once `stopped`. Raises UserError where no server can make it."""
         while not self.stopped:
             self._receive()
             self._attend()

@@ -24,7 +24,7 @@ class Lease(Generic[H, M]):
 
 
 class Leases(Generic[H, M]):
-    """The work ahead, in order: from the step that the trainer needs next to the last one that was looked at."""
+    """The work ahead, in order, from the step that the trainer needs next."""
 
     def __init__(self, works: Iterator[Work]) -> None:
         self._works, self._ahead, self._count = works, deque[Lease[H, M]](), 0
@@ -36,7 +36,7 @@ class Leases(Generic[H, M]):
         return self._ahead[0]
 
     def pop(self) -> None:
-        """The head has been delivered, and never will be again."""
+        """Drop the head, which was delivered."""
         self._ahead.popleft()
 
     def open(self, ahead: int) -> Iterator[Lease[H, M]]:
@@ -45,7 +45,7 @@ class Leases(Generic[H, M]):
         return (lease for lease in list(self._ahead)[:ahead] if lease.made is None and not lease.holders)
 
     def arrive(self, number: int, made: M) -> bool:
-        """Take what was made. False for a step that was made or delivered already."""
+        """Take a batch. False for a step that was made or delivered already."""
         lease = self._find(number)
         if lease is None or lease.made is not None:
             return False
@@ -54,18 +54,18 @@ class Leases(Generic[H, M]):
         return True
 
     def fail(self, number: int, holder: H, error: UserError) -> None:
-        """A holder cannot make it. Others may."""
+        """A server cannot make a batch. Others may."""
         lease = self._find(number)
         if lease is not None:
             lease.holders.discard(holder)
             lease.failed[holder] = error
 
     def release(self, holder: H) -> int:
-        """Nothing is to be expected of a holder any more: others may have its leases. Returns how many."""
-        held = [lease for lease in self._ahead if holder in lease.holders]
-        for lease in held:
+        """Free the leases of a server that is lost, for others. Returns how many."""
+        released = [lease for lease in self._ahead if holder in lease.holders]
+        for lease in released:
             lease.holders.discard(holder)
-        return len(held)
+        return len(released)
 
     def _find(self, number: int) -> Lease[H, M] | None:
         place = number - (self._count - len(self._ahead))

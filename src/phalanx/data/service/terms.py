@@ -1,4 +1,4 @@
-"""What a trainer and a data server must agree on: settings, the data itself, and how a few of its samples look."""
+"""What a trainer and a data server must agree on: settings, the data, and the pixels of a few samples."""
 
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
@@ -16,8 +16,8 @@ from phalanx.net.seal import as_json
 Terms = dict[str, Any]
 
 # Settings of `data` and `augment` that do not change what a server makes; any other, known now or added later, counts.
-# Where the data lies and in which form may differ from host to host: what was found there is compared instead.
-_OF_TRAINERS = {
+# The data's place and format may differ from host to host: the data itself is compared instead.
+_NOT_COMPARED = {
     *("data.source", "data.image_field", "data.label_field", "data.label_element", "data.salvage", "data.quarantine"),
     *("data.val", "data.val_labels", "data.crop_share", "data.mean", "data.std", "data.drop_last"),
     *("data.threads", "data.prefetch", "data.bad_images", "data.bad_images_cap"),
@@ -27,7 +27,7 @@ _OF_TRAINERS = {
 _PROBES = 8  # samples that both sides make and compare
 _PIXELS = "pixels"
 _VERSIONS = "versions"
-_MAKERS = ("phalanx", "pillow", "torch", "torchvision", "numpy")
+_PACKAGES = ("phalanx", "pillow", "torch", "torchvision", "numpy")
 
 
 def terms_of(config: RunConfig, pipeline: Pipeline) -> Terms:
@@ -36,7 +36,7 @@ def terms_of(config: RunConfig, pipeline: Pipeline) -> Terms:
     settings = {
         key: value
         for key, value in flatten(config.model_dump(mode="json")).items()
-        if key.split(".")[0] in ("data", "augment") and key not in _OF_TRAINERS
+        if key.split(".")[0] in ("data", "augment") and key not in _NOT_COMPARED
     }
     return {
         **settings,
@@ -47,12 +47,12 @@ def terms_of(config: RunConfig, pipeline: Pipeline) -> Terms:
         "classes": f"{len(source.classes)} ({_digest(as_json(source.classes))})",
         "labels": _digest(np.ascontiguousarray(source.labels, dtype="<i8").tobytes()),
         _PIXELS: _looks(pipeline),
-        _VERSIONS: {name: _version(name) for name in _MAKERS} | {"JPEG by": decoder_status()},
+        _VERSIONS: {name: _version(name) for name in _PACKAGES} | {"JPEG by": decoder_status()},
     }
 
 
 def difference(trainers: Terms, servers: Terms) -> str:
-    """What does not agree, in words; empty if everything that matters does."""
+    """The differences, for a message; empty if all that matters agrees."""
     names = [name for name in {**trainers, **servers} if name not in (_PIXELS, _VERSIONS)]
     found = [
         f"{name} is {trainers.get(name)!r} for the trainer and {servers.get(name)!r} for the server"

@@ -1,4 +1,4 @@
-"""Before the first step: the store where the trainers meet, and whether their hosts reach one another as gloo will."""
+"""Before the first step: the store of a collective job, and whether its hosts reach one another as gloo will."""
 
 import contextlib
 import json
@@ -17,15 +17,15 @@ import torch.distributed as dist
 from phalanx.config.role import Role
 from phalanx.errors import UserError
 from phalanx.exchange.collective.gloo import listening_address
-from phalanx.net.waiting import Store, await_listener, gather, here, told
+from phalanx.net.waiting import Store, await_listener, connect_failure, gather, here
 
-_CONNECT_S = 15.0  # for a connection to somebody who listens
+_CONNECT_S = 15.0  # for a connection to a process that listens
 _SYSTEM_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a trainer's gloo would listen, and what it would say there."""
+    """Where a worker's gloo would listen, and a token that shows that it is this worker."""
 
     name: str
     host: str
@@ -39,40 +39,42 @@ class _Place:
 
 
 def open_store(role: Role, timeout_s: float) -> Store:
-    """Where trainers tell one another what they need to know: at the first one, unless torchrun keeps one itself."""
+    """The store where workers exchange settings and addresses: at rank 0, unless torchrun has one itself."""
     host, _, port = role.master.rpartition(":")
     timeout = timedelta(seconds=timeout_s)
-    kept = role.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    of_torchrun = role.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if role.rank > 0:
-        await_listener(role.name, "torchrun" if kept else "trainer-0", host, int(port), timeout_s)
-    if kept:
-        # Only the environment explains that one. It outlives its workers: what an attempt before has put there is not
-        # for this one.
-        met = dist.rendezvous("env://", role.rank, role.world, timeout=timeout)  # type: ignore[attr-defined]
+        await_listener(role.name, "torchrun" if of_torchrun else "trainer-0", host, int(port), timeout_s)
+    if of_torchrun:
+        # Only the environment says where it is. It outlives the workers: a prefix hides what an earlier attempt has
+        # put there.
+        rendezvous = dist.rendezvous("env://", role.rank, role.world, timeout=timeout)  # type: ignore[attr-defined]
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return cast(Store, dist.PrefixStore(f"phalanx/{attempt}", next(iter(met))[0]))  # type: ignore[attr-defined]
+        return cast(Store, dist.PrefixStore(f"phalanx/{attempt}", next(iter(rendezvous))[0]))  # type: ignore[attr-defined]
     mine = role.rank == 0
     return cast(Store, dist.TCPStore(host.strip("[]"), int(port), None, mine, timeout, False))  # type: ignore[attr-defined]
 
 
 def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
-    """Try each pair of hosts, both ways, as gloo will: it listens at a port that the system gives it. All trainers call
-    this, and all raise the same. They may be long in coming; who is here is to be reached within half a minute."""
+    """Connect each pair of hosts, both ways, as gloo will: it listens at a port that the system gives it.
+
+    All workers call this, and all raise the same error. They may start late; then each has half a minute to connect.
+    """
     if role.world == role.local_world:
         return
     listener, place = _listen(role)
     with listener:
         store.set(f"reach/{role.rank}", json.dumps(asdict(place)))
         found = gather(store, role.name, [f"reach/{rank}" for rank in range(role.world)], timeout_s, trainer_of)
-        firsts: dict[tuple[str, str], tuple[int, _Place]] = {}  # by host: its first trainer stands for all
-        for rank, told_ in enumerate(found):
-            other = _Place(**json.loads(told_))
+        firsts: dict[tuple[str, str], tuple[int, _Place]] = {}  # by host: its first worker stands for all
+        for rank, text in enumerate(found):
+            other = _Place(**json.loads(text))
             firsts.setdefault((other.host, other.address), (rank, other))
         others = [other for _, other in firsts.values() if other != place]
         if (role.rank, place) in firsts.values():
             store.set(f"reached/{role.rank}", json.dumps(_failures(place, others)))
         keys = [f"reached/{rank}" for rank, _ in firsts.values()]
-        closed = [one for told_ in gather(store, role.name, keys, timeout_s, trainer_of) for one in json.loads(told_)]
+        closed = [one for text in gather(store, role.name, keys, timeout_s, trainer_of) for one in json.loads(text)]
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # a thread that accepts would keep it open
     if closed:
@@ -80,7 +82,7 @@ def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
 
 
 def trainer_of(key: str) -> str:
-    """Who puts something into the store under a key that ends with a rank."""
+    """The worker behind a key of the store, which ends with its rank."""
     return f"trainer-{key.rpartition('/')[2]}"
 
 
@@ -103,7 +105,7 @@ def _listen(role: Role) -> tuple[socket.socket, _Place]:
 
 
 def _failures(place: _Place, others: list[_Place]) -> list[tuple[str, str]]:
-    """(who cannot reach whom, why), for each of the others that this one cannot reach."""
+    """(which worker cannot reach which, why), for each of the others that this one cannot reach."""
     if not others:
         return []
     with ThreadPoolExecutor(min(64, len(others))) as pool:
@@ -116,14 +118,14 @@ def _failures(place: _Place, others: list[_Place]) -> list[tuple[str, str]]:
 def _try(other: _Place) -> str:
     try:
         with socket.create_connection((other.address, other.port), timeout=_CONNECT_S) as connection:
-            said = connection.recv(len(other.token), socket.MSG_WAITALL)
+            received = connection.recv(len(other.token), socket.MSG_WAITALL)
     except TimeoutError as error:
-        return told(error)
+        return connect_failure(error)
     except ConnectionRefusedError:
         return "connection refused, although it listens there"
     except OSError as error:
         return error.strerror or str(error)
-    return "" if said.decode(errors="replace") == other.token else "somebody else answers there"
+    return "" if received.decode(errors="replace") == other.token else "another process answers there"
 
 
 def _unreachable(closed: list[tuple[str, str]]) -> UserError:
@@ -133,6 +135,6 @@ def _unreachable(closed: list[tuple[str, str]]) -> UserError:
     return UserError(
         f"{what}{more}",
         why=f"{why}; gloo, which adds up the gradients, listens at any port of net.ipv4.ip_local_port_range, "
-        "and cannot be told to keep to --port-range",
+        "and cannot be limited to --port-range",
         remedy=f"open the ports {ports} between the hosts; or --update-method pserver, which keeps to --port-range",
     )

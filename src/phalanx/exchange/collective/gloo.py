@@ -1,4 +1,4 @@
-"""What gloo does not offer: the address that it is going to listen at, and a way out of a collective that waits.
+"""What gloo does not offer: the address that it will listen at, and a way to end a collective that waits.
 
 Measured with torch 2.15: `ProcessGroupGloo.abort` and `_abort_process_group` leave a waiting all-reduce where it is.
 When its connections are shut down it raises within milliseconds. Its port cannot be chosen: the options know a host
@@ -14,7 +14,7 @@ from phalanx.net.interfaces import interface_address
 
 
 def listening_address() -> str:
-    """As torch chooses it: the interface that GLOO_SOCKET_IFNAME names, the host's name, or loopback."""
+    """The address that torch chooses: of the interface GLOO_SOCKET_IFNAME, of the host's name, or loopback."""
     named = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     if named:
         return interface_address(named)
@@ -27,12 +27,12 @@ def listening_address() -> str:
 
 
 def open_sockets() -> set[str]:
-    """The sockets of this process, by names that no later one has; empty where the system does not tell (not Linux)."""
+    """The sockets of this process, by names that no later one has; empty where the system has no list (not Linux)."""
     return {name for _, name in _sockets()}
 
 
 def shut_down_connections(but: set[str]) -> None:
-    """End the TCP connections of this process, except for those named: whoever waits for them gets an error."""
+    """End the TCP connections of this process, except for those named: a call that waits for one gets an error."""
     for descriptor, name in _sockets():
         if name in but:
             continue

@@ -35,7 +35,7 @@ def join_group(rendezvous: StoreRendezvous, device: torch.device, timeout_s: flo
     except (RuntimeError, ValueError) as error:
         loss = peers.known() if peers else None
         raise loss or LostWorker(
-            f"trainer {role.rank} of {role.world} did not meet the others at {role.master}",
+            f"{role.name} of {role.world} workers could not join the others at {role.master}",
             why=str(error).split("\n")[0],
             remedy="check that all workers were started and nothing blocks the port; see logs/ in the run's folder",
         ) from error

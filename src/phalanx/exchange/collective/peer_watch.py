@@ -1,4 +1,4 @@
-"""The trainers of a collective job watch one another, and leave together when one is lost."""
+"""The workers of a collective job watch one another, and end together when one is lost."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from phalanx.exchange.liveness import Listener, LivenessWatch
 from phalanx.net.interfaces import is_loopback
 from phalanx.net.waiting import Store, gather, here, say
 
-_NEWS_S = 2.0  # for word of who is lost, when gloo has found out that somebody is
-_LEAVE_S = 60.0  # for the training thread to find out by itself: it may be saving a checkpoint
+_NEWS_S = 2.0  # for the watch to notice which worker is lost, after a collective has failed
+_LEAVE_S = 60.0  # for the training thread to notice by itself: it may be saving a checkpoint
 
 
 class PeerWatch:
-    """The other trainers. Made by all of them at once, when they have met at the store."""
+    """The connections to the other workers. All workers make theirs at the same time, at the store."""
 
     def __init__(self, store: Store, role: Role, timeout_s: float, silence_s: float) -> None:
         self._before: set[str] | None = None
@@ -35,14 +35,14 @@ class PeerWatch:
             )
             self._watch.await_all()
         except BaseException:
-            self.close()  # zmq would wait for ever for sockets that nobody closes
+            self.close()  # zmq would wait for ever for sockets that stay open
             raise
 
     def _others(self, store: Store, role: Role, timeout_s: float) -> dict[str, str]:
-        """By the place where each of them listens: who it is, for messages."""
+        """The other workers' names for messages, by the endpoint where each listens."""
         store.set(f"liveness/{role.rank}", json.dumps([self._listener.endpoint, here()]))
         keys = [f"liveness/{rank}" for rank in range(role.world)]
-        found = [json.loads(told) for told in gather(store, role.name, keys, timeout_s, trainer_of)]
+        found = [json.loads(text) for text in gather(store, role.name, keys, timeout_s, trainer_of)]
         _refuse_loopback(found)
         return {
             endpoint: f"trainer-{rank} on {host} ({endpoint.removeprefix('tcp://').rpartition(':')[0]})"
@@ -51,36 +51,36 @@ class PeerWatch:
         }
 
     def before_connecting(self) -> None:
-        """All connections that are made from now on are those of the group."""
+        """From now on all new connections are those of the process group."""
         self._before = open_sockets()
 
     def lost(self) -> LostWorker | None:
-        """Who is, if anybody."""
+        """The loss of a worker, if one is lost."""
         return self._watch.lost() if self._watch is not None else None
 
     def known(self) -> LostWorker | None:
-        """For the training thread, whom the group has failed: who is lost, as far as can be told."""
+        """For the training thread, after a collective has failed: the lost worker, as far as is known."""
         self._noticed.set()
         return self._watch.lost(within_s=_NEWS_S) if self._watch is not None else None
 
     def close(self) -> None:
-        """All have come to their end; that they leave is no loss."""
+        """End the watch: from now on the end of a worker is no loss."""
         self._noticed.set()
         if self._watch is not None:
             self._watch.close()
         self._listener.close()
 
     def _leave(self, loss: LostWorker) -> None:
-        """In the watching thread: have the training thread leave the collective that it is in, or the next one."""
+        """In the watch's thread: make the collective fail that the training thread is in, or the next one."""
         if self._before is not None:
             shut_down_connections(but=self._before)
-        if not self._elastic:  # whose launcher ends who does not save and leave in time
+        if not self._elastic:  # its launcher ends workers that do not save and end in time
             timer = threading.Timer(_LEAVE_S, self._end, [loss])
             timer.daemon = True
             timer.start()
 
     def _end(self, loss: LostWorker) -> None:
-        """The training thread is somewhere where it cannot be told; the job is over all the same."""
+        """End the process: the training thread is in code that does not notice, and the job is over."""
         if not self._noticed.is_set():
             sys.stdout.flush()
             say(f"error: {loss}")
@@ -88,19 +88,19 @@ class PeerWatch:
 
 
 def _refuse_loopback(found: list[tuple[str, str]]) -> None:
-    """Hosts that take their own name for a loopback address cannot be reached from others."""
+    """Refuse hosts that resolve their own name to a loopback address: others cannot reach them."""
     hosts = {host for _, host in found}
     for rank, (endpoint, host) in enumerate(found):
         if len(hosts) > 1 and is_loopback(urlsplit(endpoint).hostname or ""):
             raise UserError(
                 f"trainer-{rank} on {host} cannot be reached from other hosts: it listens at {endpoint}",
-                why=f"{host} takes its own name for a loopback address",
-                remedy="set GLOO_SOCKET_IFNAME to the network interface between the hosts, or mend /etc/hosts",
+                why=f"{host} resolves its own name to a loopback address",
+                remedy="set GLOO_SOCKET_IFNAME to the network interface between the hosts, or correct /etc/hosts",
             )
 
 
 def _known_ports(role: Role) -> set[int]:
-    """Ports of the job's other listeners, which may not listen yet."""
+    """Ports of the job's other processes, which may not listen yet."""
     places = [role.master, *role.servers, *role.data]
     ports = [place.rpartition(":")[2] for place in places if not place.startswith("ipc:")]
     return {int(port) for port in ports if port.isdecimal()}

@@ -1,7 +1,7 @@
 """Batch norm whose statistics are of all workers' samples, on a CPU; torch's own, which is faster, is for GPUs only.
 
-A layer's workers add up counts, sums and squares in forward, and two sums in backward. So every worker has to take part
-in every micro-batch, with no samples where it has none.
+Workers add up a layer's counts, sums and squares in forward, and two sums in backward. So every worker takes part in
+every micro-batch, even without samples.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def synchronise(model: nn.Module, device: torch.device, peers: PeerWatch | None 
 
         convert_sync_batchnorm(model)
         return
-    # A group of its own: sums of gradients, which DDP starts while backward runs, do not come between.
+    # A group of its own: DDP starts sums of gradients in between, while backward runs.
     with collective_call(peers):
         group = dist.new_group()
     _replace(model, SumOverWorkers(group, peers))
@@ -57,7 +57,7 @@ def _replace(module: nn.Module, add_up: SumOverWorkers) -> None:
 
 
 class SyncNorm(_BatchNorm):
-    """Takes the place of a batch-norm layer; timm's, which also drop and activate, keep their parts."""
+    """Replaces a batch-norm layer; timm's, which also drop and activate, keep these parts."""
 
     def __init__(self, layer: _BatchNorm, add_up: SumOverWorkers) -> None:
         if type(layer) not in _PLAIN and [name for name, _ in layer.named_children()] != ["drop", "act"]:
@@ -88,7 +88,7 @@ class SyncNorm(_BatchNorm):
         return x
 
     def _check_input_dim(self, x: Tensor) -> None:
-        """The layer that this one stands for was chosen for its input."""
+        """The layer that this one replaces was chosen for its input."""
 
     @torch.no_grad()
     def _track(self, mean: Tensor, var: Tensor, count: float) -> None:
@@ -117,7 +117,7 @@ class _Normalise(torch.autograd.Function):
             sums[-1] = mine
         add_up(sums)
         given = sums[-1].clone()
-        count = given.clamp_min(1)  # nobody may have samples: then nothing comes out, and nothing is tracked
+        count = given.clamp_min(1)  # there may be no samples at all: then nothing comes out, and nothing is tracked
         mean64 = sums[:channels] / count
         mean, var = mean64.float(), (sums[channels:-1] / count - mean64**2).clamp_min(0).float()
         ctx.save_for_backward(x, weight, mean, torch.rsqrt(var + eps), count)
@@ -133,7 +133,7 @@ class _Normalise(torch.autograd.Function):
             _, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
                 grad, x, weight, None, None, mean, scale, True, ctx.eps, [False, True, True]
             )
-        else:  # the kernel divides by the number of samples, and dies of 0
+        else:  # the kernel divides by the number of samples
             by_weight, by_bias = torch.zeros_like(weight), torch.zeros_like(weight)
         both = torch.stack([by_weight, by_bias]).double()
         ctx.add_up(both)

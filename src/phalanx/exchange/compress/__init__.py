@@ -1,1 +1,1 @@
-"""Gradients as fewer bytes: `spec` reads what the user asked for, codecs do it, `hooks` put them into DDP."""
+"""Gradient compression: `spec` parses the setting, codecs compress, `hooks` put them into DDP."""

@@ -29,7 +29,7 @@ class BadPayload(Exception):
 class Codec(ABC):
     """One way of compressing. It holds settings only: the residual belongs to the caller, one for each slice."""
 
-    keeps_residual = True  # whether `encode` makes use of a residual
+    keeps_residual = True  # whether `encode` uses a residual
 
     @abstractmethod
     def wire_bytes(self, numel: int) -> int:
@@ -48,7 +48,7 @@ class Codec(ABC):
         if gradient.numel() == 0:
             return payload.zero_()
         if residual is None:
-            residual = torch.zeros_like(gradient) if self.keeps_residual else gradient  # the latter is not looked at
+            residual = torch.zeros_like(gradient) if self.keeps_residual else gradient  # not used then
         _check_flat(residual)
         if residual.numel() != gradient.numel():
             raise ValueError(f"a residual of {residual.numel()} values for a gradient of {gradient.numel()}")

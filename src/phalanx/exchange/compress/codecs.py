@@ -1,4 +1,4 @@
-"""From a compression's specification to the codec that does it."""
+"""From a compression setting to its codec."""
 
 import torch
 

@@ -83,7 +83,7 @@ class HookState(ABC):
         return self._residuals.tensors()
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` returned."""
+        """Continue with what `tensors` returned."""
         self._residuals.load(tensors)
 
     def _count(self, sent: int, received: int) -> None:

@@ -32,7 +32,7 @@ class PlainHook(HookState):
 
 
 class CastHook(HookState):
-    """fp16, bf16: summed in 16 bits, which travel; the residual keeps what this rank rounded away."""
+    """fp16, bf16: sent and summed in 16 bits; the residual keeps what this rank rounded away."""
 
     def __init__(self, names: Mapping[nn.Parameter, str], group: dist.ProcessGroup | None, dtype: torch.dtype) -> None:
         super().__init__(names, group)

@@ -17,7 +17,7 @@ from torch.futures import Future
 from phalanx.exchange.compress.hook_state import HookState, Started, started
 from phalanx.exchange.compress.residuals import Residuals
 
-WHOLE_STEPS = 2  # the fewest that torch allows
+WHOLE_STEPS = 2  # the minimum of torch
 EPSILON = 1e-8  # added to norms, for a layer whose gradient is zero
 
 
@@ -54,14 +54,14 @@ class PowerSGDHook(HookState):
 
     def _undo_mean(self, index: int, mean: Tensor) -> Tensor:
         if not bool(torch.isfinite(torch.linalg.vector_norm(mean))):
-            # Every rank sees this. Were it kept, it would come back with each later step.
+            # Every rank sees this. If it stayed, each later step would have it again.
             for memory in (self._torch.error_dict, self._torch.p_memory_dict, self._torch.q_memory_dict):
                 memory.pop(index, None)
         return mean.mul_(self._world)
 
     def tensors(self) -> dict[str, Tensor]:
         residuals = Residuals(self._names)
-        residuals.load(super().tensors())  # loaded, and not yet given to torch
+        residuals.load(super().tensors())  # loaded, and not passed to torch yet
         for index, error in self._torch.error_dict.items():
             params = self._params[index]
             for param, row in zip(params, error.split([param.numel() for param in params]), strict=True):

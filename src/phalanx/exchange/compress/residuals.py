@@ -18,32 +18,32 @@ class Residuals:
 
     def __init__(self, names: Mapping[nn.Parameter, str]) -> None:
         self._names = names
-        self._held: dict[str, Tensor] = {}
+        self._residuals: dict[str, Tensor] = {}
 
     def name(self, param: Tensor) -> str:
         assert isinstance(param, nn.Parameter)
         return self._names[param]
 
     def flat(self, param: Tensor) -> Tensor:
-        """The residual of a parameter as one row, in memory order; changing it changes what is held."""
+        """The residual of a parameter as one row, in memory order; not a copy."""
         name = self.name(param)
-        if name not in self._held:
-            self._held[name] = torch.zeros_like(param, requires_grad=False)
-        return self._held[name].as_strided((param.numel(),), (1,))
+        if name not in self._residuals:
+            self._residuals[name] = torch.zeros_like(param, requires_grad=False)
+        return self._residuals[name].as_strided((param.numel(),), (1,))
 
     def take(self, param: Tensor) -> Tensor:
-        """The residual of a parameter as one row, which is no longer held here."""
+        """Take the residual of a parameter out, as one row."""
         row = self.flat(param)
-        del self._held[self.name(param)]
+        del self._residuals[self.name(param)]
         return row
 
     def tensors(self) -> dict[str, Tensor]:
-        return dict(self._held)
+        return dict(self._residuals)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` returned. A name that is missing starts from zero."""
+        """Continue with what `tensors` returned. A missing name starts from zero."""
         params = {name: param for param, name in self._names.items()}
-        self._held.clear()
+        self._residuals.clear()
         for name, tensor in tensors.items():
             if name not in params or params[name].shape != tensor.shape:
                 raise UserError(
@@ -51,13 +51,13 @@ class Residuals:
                     why="this model has no such parameter",
                     remedy="resume with the model that wrote the checkpoint",
                 )
-            self._held[name] = torch.zeros_like(params[name], requires_grad=False).copy_(tensor)
+            self._residuals[name] = torch.zeros_like(params[name], requires_grad=False).copy_(tensor)
 
 
 def residuals_of(saved: Mapping[str, Tensor], share: Share) -> dict[str, Tensor]:
     """This worker's part of the residuals of all workers, saved as `RANK/parameter`.
 
-    On another number of workers rank 0 takes the sum: what is owed is owed by the job, not by a rank.
+    On another number of workers rank 0 takes the sum: what matters is the sum over all ranks.
     """
     ranks = {int(key.split("/", 1)[0]) for key in saved}
     mine: dict[str, Tensor] = {}

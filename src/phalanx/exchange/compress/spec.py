@@ -1,4 +1,4 @@
-"""Which compression the user asked for: none, fp16, bf16, 2bit, 2bit:T, 2bit:rms:F, 1bit, topk:R or powersgd:R."""
+"""The compression setting: none, fp16, bf16, 2bit, 2bit:T, 2bit:rms:F, 1bit, topk:R or powersgd:R."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ KINDS: tuple[CodecName, ...] = get_args(CodecName)
 EXAMPLES = "none, fp16, bf16, 2bit, 2bit:0.001, 2bit:rms:2, 1bit, topk:0.01, powersgd:4"
 
 # MXNet's default of 0.5 is for gradients summed over a batch. Ours are means, hundreds of times smaller and different
-# in each layer, so that a fixed number would keep most layers silent: without a number the threshold follows the RMS.
+# in each layer, so that with a fixed number most layers would send nothing: by default the threshold follows the RMS.
 DEFAULT_RMS_FACTOR = 2.0
 THRESHOLDS = 1e-30, 1e30  # it travels as float32, which ends not far beyond
 

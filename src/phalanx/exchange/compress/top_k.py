@@ -1,4 +1,4 @@
-"""topk: the largest magnitudes with their places; the rest waits in the residual until it has grown.
+"""topk: the largest magnitudes with their places; the rest stays in the residual until it is large enough.
 
 Of n values k = max(1, round(R n)) are sent; among equal magnitudes the first. A payload is k indices (uint32,
 ascending), then k values (float32), and holds the sent values exactly.

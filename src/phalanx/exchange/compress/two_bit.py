@@ -42,7 +42,7 @@ class TwoBitCodec(Codec):
         threshold = self._threshold_for(norm, gradient.numel())
         payload[:HEADER].view(torch.float32).fill_(threshold)
         packed = payload[HEADER:]
-        if threshold == 0:  # only an RMS can be: nothing came in, so nothing leaves
+        if threshold == 0:  # only an RMS can be 0: the gradient is 0, so nothing is sent
             residual.add_(gradient)
             packed.zero_()
         elif self._library is not None and gradient.is_cpu:
@@ -76,7 +76,7 @@ class TwoBitCodec(Codec):
 
 
 def _as_float32(value: float) -> float:
-    """Rounded to what travels, so that sender and receiver reckon with the same number."""
+    """Rounded to what is sent, so that sender and receiver use the same number."""
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return rounded
 

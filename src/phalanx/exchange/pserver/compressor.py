@@ -1,7 +1,7 @@
-"""Gradients on their way to a server in fewer bytes: the job's codec, piece by piece, with what it left out so far.
+"""Compresses gradients for a server: the job's codec, piece by piece, with the residual of what it left out so far.
 
 Each piece has a threshold, a scale or a share of its own: layers differ in size by orders of magnitude, and one number
-for the many small layers of a slice would silence most of them.
+for the many small layers of a slice would send nothing of most of them.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def wire_bytes(codec: Codec, slice_: Slice) -> int:
 
 
 def decode(codec: Codec, slice_: Slice, payload: Tensor, flat: Tensor) -> None:
-    """Write the gradient that a payload stands for into the slice's place."""
+    """Decode a slice's gradient into `flat`."""
     for sent, row in _parts(codec, slice_, payload, flat):
         codec.decode(sent, row)
 
@@ -46,7 +46,7 @@ class Compressor:
         self._staging = torch.zeros(max(each.span for each in job.slices))
 
     def residual(self, slice_: Slice) -> Tensor:
-        """What this worker still owes of a slice; changing it changes what is owed."""
+        """What this worker has not sent of a slice yet; not a copy."""
         return self._residuals[slice_.number]
 
     def encode(self, slice_: Slice, gradients: list[tuple[int, Tensor]], outbox: Tensor) -> int:
@@ -58,6 +58,6 @@ class Compressor:
         rows = zip(
             _parts(self._codec, slice_, outbox, flat), _parts(self._codec, slice_, outbox, residual), strict=True
         )
-        for (payload, gradient), (_, owed) in rows:
-            self._codec.encode(gradient, owed, payload)
+        for (payload, gradient), (_, left) in rows:
+            self._codec.encode(gradient, left, payload)
         return wire_bytes(self._codec, slice_)

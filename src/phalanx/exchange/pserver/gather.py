@@ -1,4 +1,4 @@
-"""Texts of all workers, gathered at the first parameter server before they join; who joins later gets them too."""
+"""Texts of all workers, gathered at the first parameter server before they join; later workers get them too."""
 
 import time
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class ServerRendezvous:
         self._role, self._timeout_s, self.watch = role, timeout_s, watch
 
     def gather(self, topic: str, text: str) -> list[str]:
-        """Ask again until everybody's text is there."""
+        """Ask again until the texts of all workers are there."""
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         link = Link(context, 0, self._role.servers[0], self._role.key, self._role.rank, self._timeout_s, self.watch)
         try:
@@ -36,15 +36,16 @@ class ServerRendezvous:
         deadline = time.monotonic() + self._timeout_s
         while True:
             mine = {"nonce": link.challenge(), "topic": topic, "world": self._role.world, "text": text}
-            # Not repeated: a challenge can be answered once.
+            # Not repeated: a challenge can be used once.
             reply = from_json(link.request(link.header(MessageKind.GATHER), as_json(mine), repeat=False).control)
             if not reply["missing"]:
                 return [str(each) for each in reply["texts"]]
             if time.monotonic() > deadline:
+                missing, world = reply["missing"], self._role.world
                 raise LostWorker(
-                    f"{len(reply['missing'])} of {self._role.world} workers did not come within {self._timeout_s:g} s",
-                    why=f"parameter server 0 at {link.address} has not heard of worker "
-                    f"{', '.join(map(str, reply['missing'][:8]))}",
+                    f"{len(missing)} of {world} workers did not connect within {self._timeout_s:g} s",
+                    why=f"parameter server 0 at {link.address} has no text from worker "
+                    f"{', '.join(map(str, missing[:8]))}",
                     remedy="check that all workers were started, and reach that address; see logs/ in the run's folder",
                 )
             time.sleep(_ASK_EVERY_S)
@@ -52,15 +53,15 @@ class ServerRendezvous:
 
 @dataclass
 class Gathered:
-    """The same at the server. A topic is complete once each of the job's workers has said something about it."""
+    """The texts at the server. A topic is complete once each of the job's workers has sent its text."""
 
     _texts: dict[str, dict[int, str]] = field(default_factory=dict)
-    world: int = 0  # how many workers there are, as the first who spoke was told
+    world: int = 0  # the number of workers, as the first text says
 
     def take(self, rank: int, sent: dict[str, object], world_of_job: int | None = None) -> tuple[list[int], list[str]]:
-        """What a worker says; who is still missing, and otherwise what all have said.
+        """Take a worker's text. Returns the ranks that are missing, and otherwise all texts.
 
-        Once all have spoken, what is said later changes nothing. `world_of_job` is known once a worker has joined.
+        Once a topic is complete, later texts change nothing. `world_of_job` is known once a worker has joined.
         """
         topic, text, world = sent.get("topic"), sent.get("text"), sent.get("world")
         if not (isinstance(topic, str) and isinstance(text, str) and isinstance(world, int)):
@@ -69,7 +70,7 @@ class Gathered:
             raise Refused("rank")
         self.world = world_of_job or self.world or world
         if world != self.world:
-            raise cannot_join(rank, f"it was told of {world} workers, the others of {self.world}")
+            raise cannot_join(rank, f"it was started as one of {world} workers, the others as some of {self.world}")
         texts = self._texts.setdefault(topic, {})
         if any(each not in texts for each in range(world)):
             texts[rank] = text

@@ -1,4 +1,4 @@
-"""The job as trainers describe it to servers: slices, optimizer, schedule, mode. A server needs nothing else."""
+"""The job as workers describe it to servers: slices, optimizer, schedule, mode. A server needs nothing else."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,14 +15,14 @@ from phalanx.exchange.compress.codec import Codec
 from phalanx.exchange.compress.codecs import make_codec
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
-from phalanx.exchange.pserver.to_half import NARROW
+from phalanx.exchange.pserver.to_half import HALF_TYPES
 from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused
 from phalanx.optim.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class ServerJob:
-    """Equal on all trainers, or they do not belong together."""
+    """What all workers and servers of a job agree on."""
 
     world: int
     mode: str
@@ -35,7 +35,7 @@ class ServerJob:
     layouts: dict[str, Layout] = field(repr=False)
     exempt: frozenset[str]  # parameters that do not decay
     slices: tuple[Slice, ...] = field(repr=False)
-    elastic: bool = False  # whether survivors of a lost worker save the last completed step
+    elastic: bool = False  # whether the survivors of a lost worker save the last completed step
 
     def described(self) -> dict[str, Any]:
         return {
@@ -54,33 +54,34 @@ class ServerJob:
         }
 
     @classmethod
-    def from_description(cls, told: dict[str, Any]) -> "ServerJob":
+    def from_description(cls, described: dict[str, Any]) -> "ServerJob":
         try:
+            schedule = described["schedule"]
             return cls(
-                world=int(told["world"]),
-                mode=str(told["mode"]),
-                damping=bool(told["damping"]),
-                timeout_s=float(told["timeout_s"]),
-                compress=str(told["compress"]),
-                compress_pull=_known(told["compress_pull"]),
-                optim=OptimConfig.model_validate(told["optim"]),
-                schedule=Schedule(**{**told["schedule"], "milestones": tuple(told["schedule"]["milestones"])}),
+                world=int(described["world"]),
+                mode=str(described["mode"]),
+                damping=bool(described["damping"]),
+                timeout_s=float(described["timeout_s"]),
+                compress=str(described["compress"]),
+                compress_pull=_known(described["compress_pull"]),
+                optim=OptimConfig.model_validate(described["optim"]),
+                schedule=Schedule(**{**schedule, "milestones": tuple(schedule["milestones"])}),
                 layouts={
-                    name: Layout(tuple(shape), tuple(stride)) for name, (shape, stride) in told["layouts"].items()
+                    name: Layout(tuple(shape), tuple(stride)) for name, (shape, stride) in described["layouts"].items()
                 },
-                exempt=frozenset(told["exempt"]),
-                slices=tuple(Slice.from_description(each) for each in told["slices"]),
-                elastic=bool(told["elastic"]),
+                exempt=frozenset(described["exempt"]),
+                slices=tuple(Slice.from_description(each) for each in described["slices"]),
+                elastic=bool(described["elastic"]),
             )
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise Refused("job") from error
 
     @property
-    def narrows(self) -> bool:
+    def pulls_half(self) -> bool:
         return self.compress_pull != "none"
 
     def codec(self) -> Codec | None:
-        """What compresses a slice's gradient; None where it travels as it is."""
+        """What compresses a slice's gradient; None where it is sent as it is."""
         spec = parse_compression(self.compress)
         return None if spec.kind == "none" else make_codec(spec)
 
@@ -94,7 +95,7 @@ class ServerJob:
 
 
 def _known(compress_pull: str) -> str:
-    if compress_pull not in NARROW:
+    if compress_pull not in HALF_TYPES:
         raise ValueError(compress_pull)
     return compress_pull
 
@@ -109,7 +110,7 @@ def describe(
     *,
     elastic: bool = False,
 ) -> ServerJob:
-    """The job of a trainer with these parameters. Refuses what servers cannot hold."""
+    """The job of a worker with these parameters. Refuses what servers cannot do."""
     if not role.servers:
         raise UserError(
             f"{role.name} knows no parameter server",

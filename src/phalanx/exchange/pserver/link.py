@@ -74,7 +74,7 @@ class Link:
         self._places, size = places_of(mine)
         self._area = memory.create(size)
         joining = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
-        # Not repeated: a challenge can be answered once. If it gets lost, the time-out ends it.
+        # Not repeated: a challenge can be used once. If it gets lost, the time-out ends the wait.
         welcome = from_json(self.request(self.header(MessageKind.JOIN), joining, repeat=False).control)
         if self._watch is not None:
             self._watch.expect(self.address)
@@ -176,7 +176,7 @@ class Link:
                 raise error
 
     def expect_reply(self) -> None:
-        """From now on the server owes a reply."""
+        """From now on the server has to reply in time."""
         self._heard = time.monotonic()
 
     def _wait_for(self, header: Header, again: Callable[[], None]) -> ServerMessage:

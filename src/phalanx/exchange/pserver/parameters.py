@@ -8,7 +8,7 @@ from torch import Tensor
 from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.servers import Servers
 from phalanx.exchange.pserver.slices import Slice, part_of, views
-from phalanx.exchange.pserver.to_half import NARROW, to_half
+from phalanx.exchange.pserver.to_half import HALF_TYPES, to_half
 from phalanx.exchange.pserver.wire import MessageKind, ServerMessage
 
 
@@ -61,8 +61,8 @@ class ServerParameters:
     def take(self, slice_: Slice, reply: ServerMessage) -> None:
         """Copy a slice that a reply brings into the model."""
         kind = self.job.compress_pull if reply.header.kind is MessageKind.UPDATED else "none"
-        values = self.servers.link(slice_).inbox(slice_, reply.body, self.still, NARROW[kind] or torch.float32)
-        if kind != "none":  # through shared memory they come whole, and are rounded here: the same on one host or many
+        values = self.servers.link(slice_).inbox(slice_, reply.body, self.still, HALF_TYPES[kind] or torch.float32)
+        if kind != "none":  # shared memory has them in float32: rounded here, they are the same on one host or many
             values = to_half(values, kind).float()
         torch._foreach_copy_(self.pieces[slice_.number], self.views(slice_, values))
         self.versions[slice_.number] = reply.header.version

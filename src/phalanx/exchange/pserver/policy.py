@@ -9,14 +9,14 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class Push:
-    """One worker's gradient of one slice for one step, and, once it is applied, what came of it."""
+    """One worker's gradient of one slice for one step, and, once it is applied, its rate and staleness."""
 
     rank: int
     sequence: int
     step: int
     based_on: int  # the version that the worker had when it computed this
     gradients: list[Tensor | None]  # by piece; None where the worker has none
-    void: bool = False  # the step overflowed on that worker and is not to be applied
+    void: bool = False  # the step overflowed on that worker and must not be applied
     rate: float = 0.0
     staleness: int = 0
 
@@ -36,7 +36,7 @@ class Policy(Protocol):
         ...
 
     def may_go_on(self, push: Push, clocks: Mapping[int, int], live: Collection[int]) -> bool:
-        """Whether the worker of an applied push may have its answer. A clock counts the steps that a rank pushed."""
+        """Whether the worker of an applied push gets its reply now. A clock counts the steps that a rank pushed."""
         ...
 
     def scale(self, staleness: int) -> float:

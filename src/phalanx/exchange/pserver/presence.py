@@ -1,6 +1,6 @@
-"""Which workers are there, as the server's own socket knows it: each keeps a connection whose name says its rank.
+"""Which workers are connected: each has a connection to the server whose identity says its rank.
 
-zmq closes a connection that is silent; a look at it is an empty message, which cannot be sent to one that is closed.
+zmq closes a connection that is silent. The server checks one by sending an empty message, which fails if it is closed.
 """
 
 from collections.abc import Iterable
@@ -11,20 +11,20 @@ from phalanx.exchange.liveness import grace_s, presence_id
 
 
 class Presence:
-    """Looked at every `look_s`; looks are counted, not seconds, since a server that was stopped has missed nothing."""
+    """Checked every `look_s`. Checks are counted, not seconds: while the server was stopped, workers did not fail."""
 
     def __init__(self, socket: "zmq.Socket[bytes]", key: str, silence_s: float, look_s: float) -> None:
         self._socket, self._key, self.silence_s = socket, key, silence_s
         self._looks = max(2, round(grace_s(silence_s) / look_s))
-        self._missed: dict[int, int] = {}  # of those that have been here: looks in a row that did not find them
-        self._gone: dict[int, None] = {}  # who is gone, the first one first
+        self._missed: dict[int, int] = {}  # of workers that have been connected: failed checks in a row
+        self._gone: dict[int, None] = {}  # ranks that are gone, in that order
 
     def expect(self, rank: int) -> None:
-        """It has joined: so it is here, whether or not it was looked for yet."""
+        """It has joined: so it is alive, whether or not it was checked yet."""
         self._found(rank)
 
     def gone(self, ranks: Iterable[int]) -> list[int]:
-        """Look. Those that were here, and have not been for a while; who went first may be why the others did."""
+        """Check. The ranks that were connected, and have not been for a while, in the order in which they were lost."""
         ranks = list(ranks)
         for rank in ranks:
             if self._reaches(rank):
@@ -36,12 +36,12 @@ class Presence:
         return self.known_gone(ranks)
 
     def known_gone(self, ranks: Iterable[int]) -> list[int]:
-        """The same, as of the last look."""
+        """The same, as of the last check."""
         wanted = set(ranks)
         return [rank for rank in self._gone if rank in wanted]
 
     def here(self, rank: int) -> bool:
-        """Whether it was, at one of the last looks."""
+        """Whether it was connected at one of the last checks."""
         return self._missed.get(rank, self._looks) < self._looks
 
     def _found(self, rank: int) -> None:

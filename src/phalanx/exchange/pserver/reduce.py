@@ -1,4 +1,4 @@
-"""Small sums over workers, in rank order, at the first server: counts, wishes to stop, batch-norm statistics."""
+"""Small sums over workers, in rank order, at the first server: counts, requests to stop, batch-norm statistics."""
 
 from collections.abc import Collection, Mapping
 from enum import IntEnum
@@ -19,15 +19,15 @@ class Topic(IntEnum):
     BARRIER = 5
 
 
-Round = tuple[int, int]  # a topic, and the step after which workers meet for it
-LAST = 2**62  # instead of a step: workers that leave meet once more, wherever each of them stands
+Round = tuple[int, int]  # a topic, and the step after which workers sum
+LAST = 2**62  # instead of a step: workers that leave sum once more, whatever step each has reached
 
 
 class Reduces:
-    """Sums that wait for workers. One is complete when everybody whom it concerns has added to it.
+    """Sums that wait for workers. A sum is complete when all workers that take part have added to it.
 
-    It concerns the live workers, less those that came into the job after its step, and less those that are leaving it
-    unless it is the last: they will not come to it.
+    Those are the live workers, without those that joined the job after the sum's step, and, unless it is the last sum,
+    without those that are leaving.
     """
 
     def __init__(self) -> None:
@@ -40,23 +40,23 @@ class Reduces:
         self._open.setdefault((topic, step), {})[rank] = numbers
 
     def forget(self, rank: int) -> None:
-        """A worker that has gone takes its numbers along: nobody waits for the sum that it asked for."""
+        """Drop the numbers of a worker that has left the job."""
         for parts in self._open.values():
             parts.pop(rank, None)
 
     def complete(self, joined: Mapping[int, int], leaving: Collection[int]) -> list[tuple[list[int], Numbers]]:
-        """Sums that are complete: (ranks to tell, the sum followed by the number of workers in it).
+        """Sums that are complete: (ranks that get it, the sum followed by the number of workers in it).
 
-        `joined` holds the live workers, each with the step at which it came: -1 for those who began the job.
+        `joined` holds the live workers, each with the step at which it joined: -1 for those that began the job.
         """
         found = []
         for (topic, step), parts in list(self._open.items()):
-            concerned = {rank for rank, since in joined.items() if since < 0 or since < step}
+            taking_part = {rank for rank, since in joined.items() if since < 0 or since < step}
             if step != LAST:
-                concerned -= set(leaving)
+                taking_part -= set(leaving)
             if not parts:
                 del self._open[topic, step]
-            elif parts.keys() >= concerned:
+            elif parts.keys() >= taking_part:
                 ranks = sorted(parts)
                 total = parts[ranks[0]].copy()
                 for rank in ranks[1:]:

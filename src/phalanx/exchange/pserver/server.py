@@ -154,7 +154,7 @@ class Server:
         self._requests.send(request.identity, request.header.reply(MessageKind.WELCOME), as_json(welcome))
 
     def _proven(self, request: Request[Header]) -> dict[str, Any]:
-        """What a worker says that answers its challenge. After a loss it gets to know of that instead."""
+        """What a worker sends with its challenge. After a loss it gets that error instead."""
         sent = from_json(request.message.control)
         self._requests.challenges.check(request.identity, sent.get("nonce"))
         self._refuse_after_loss()
@@ -193,7 +193,7 @@ class Server:
         self._sums.add(member, message)
 
     def _refuse_after_loss(self) -> None:
-        """After a loss only requests are answered that a survivor of an elastic job needs to save."""
+        """After a loss only those requests get a reply that a survivor of an elastic job needs to save."""
         if self._loss is not None:
             raise self._loss
 
@@ -238,7 +238,7 @@ class Server:
         for rank in self._presence.gone(sorted(self.members.live)):
             self.lose(rank, self._silence)
         if self._loss is not None and not job.elastic and not self._any_here(self.members.live):
-            self.finished = True  # all workers that could hear of the loss did
+            self.finished = True  # all connected workers got the error
         if self._slices.busy or self._sums:
             for rank in self.members.silent(list(self.members.live), job.timeout_s):
                 self.lose(rank, f"it was silent for {job.timeout_s:g} s")
@@ -252,10 +252,10 @@ class Server:
         missing = [rank for rank in self.members.not_joined if not self._presence.here(rank)]
         if missing and self._coming.over:
             for rank in missing:
-                self.lose(rank, f"it did not come within {job.timeout_s:g} s")
+                self.lose(rank, f"it did not join within {job.timeout_s:g} s")
         elif missing and self._coming.due and self._number == 0:
             workers = ", ".join(map(str, sorted(missing)[:8]))
-            self._coming.word(f"server-0 waits for {len(missing)} of {job.world} workers: {workers}")
+            self._coming.report(f"server-0 waits for {len(missing)} of {job.world} workers: {workers}")
 
     def _tick_early(self) -> None:
         """Before any worker has joined: without the first one nothing begins."""
@@ -266,7 +266,7 @@ class Server:
         if self._loss is None:
             say(f"server-{self._number}: worker 0 is gone before it began; ending")
             self._loss = self._lost_early(gone[0])
-        self.finished = not self._any_here(ranks)  # workers that are here hear of it when they gather or join
+        self.finished = not self._any_here(ranks)  # connected workers get the error when they gather or join
 
     def _any_here(self, ranks: Iterable[int]) -> bool:
         return any(map(self._presence.here, ranks))
@@ -308,7 +308,7 @@ class Server:
         self._fail(error)
         if self._any_here(self.members.not_joined) or self.slices.job.elastic:
             # No update is made from now on: the survivors of an elastic job save the last step that all slices have
-            # reached, and a worker that has not joined yet hears of the loss when it does.
+            # reached, and a worker that has not joined yet gets the error when it does.
             self._loss, self.finished = error, False
             self.slices.drop_pushes()
 

@@ -45,7 +45,7 @@ class SliceServer:
             params = self.area.bytes[start : start + each.bytes].view(torch.float32)
             self._states[each.number] = SliceState(
                 *(each, params, job.layouts, set(job.exempt), job.optim, job.schedule),
-                keep_before=job.elastic and self.policy.still,
+                keep_previous=job.elastic and self.policy.still,
             )
         self._pulls: list[tuple[Member, ServerMessage]] = []  # wait for the first parameters
         self._reached = 0  # the furthest step that any worker pushed, plus 1
@@ -207,7 +207,7 @@ class SliceServer:
     def state(self, member: Member, message: ServerMessage) -> None:
         """Send a slice's optimizer state: as it is now, or all of the slice as it was before a step."""
         header, state = message.header, self._state_of(message)
-        packed = state.state() if header.step < 0 else state.whole_before(header.step)
+        packed = state.state() if header.step < 0 else state.before(header.step)
         self._requests.send(member.identity, header.reply(MessageKind.STATES), body=packed, copy=False)
 
     def _state_of(self, message: ServerMessage) -> SliceState:
@@ -219,8 +219,8 @@ class SliceServer:
     def _send_parameters(self, member: Member, state: SliceState, header: Header) -> None:
         """The slice as it is now, whole: nothing updates it while this runs."""
         body = None
-        if not member.shared and header.kind is MessageKind.UPDATED and self.job.narrows:
-            body = memory.raw(state.narrowed(self.job.compress_pull).view(torch.uint8))
+        if not member.shared and header.kind is MessageKind.UPDATED and self.job.pulls_half:
+            body = memory.raw(state.half(self.job.compress_pull).view(torch.uint8))
         elif not member.shared:
             body = memory.raw(state.memory)
         elif not self.policy.still:

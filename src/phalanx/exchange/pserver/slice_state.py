@@ -8,7 +8,7 @@ from torch import Tensor
 from phalanx.config.patterns import factor_of
 from phalanx.config.schema import OptimConfig
 from phalanx.exchange.pserver.policy import Policy, Push
-from phalanx.exchange.pserver.slice_undo import Before, pack_whole
+from phalanx.exchange.pserver.slice_undo import PreviousStep, pack_whole
 from phalanx.exchange.pserver.slices import Layout, Slice, views
 from phalanx.exchange.pserver.state import pack, unpack
 from phalanx.exchange.pserver.to_half import to_half
@@ -28,17 +28,17 @@ class SliceState:
         config: OptimConfig,
         schedule: Schedule,
         *,
-        keep_before: bool = False,
+        keep_previous: bool = False,
     ) -> None:
         self.slice, self.memory = slice_, memory
-        self.reached: int | None = None  # the step that it stands before; None until one was applied here
-        self._before = Before() if keep_before else None
+        self.reached: int | None = None  # the next step; None until one was applied here
+        self._previous = PreviousStep() if keep_previous else None
         self.version = 0
-        self._narrowed: tuple[int, Tensor] | None = None
+        self._half: tuple[int, Tensor] | None = None
         self.filled = False  # whether the parameters have arrived
         self.arrived: dict[int, Push] = {}  # by rank: not applied yet
-        self.applied: dict[int, Push] = {}  # by rank: not answered yet
-        self.answered: dict[int, Push] = {}  # by rank: the last one, in case the answer got lost
+        self.applied: dict[int, Push] = {}  # by rank: no reply sent yet
+        self.answered: dict[int, Push] = {}  # by rank: the last one with a reply, in case that got lost
         self.clocks: dict[int, int] = {}
         self._params = views(memory, slice_, layouts)
         named = {
@@ -50,11 +50,11 @@ class SliceState:
         self._update = Update(named, no_decay, config, schedule, factors)
 
     def known(self, rank: int) -> Push | None:
-        """A worker's latest push, wherever it stands."""
+        """A worker's latest push, in whichever state."""
         return self.arrived.get(rank) or self.applied.get(rank) or self.answered.get(rank)
 
     def forget(self, rank: int) -> None:
-        """A worker has gone. Gradients that it pushed whole and that were not applied go with it."""
+        """A worker has left the job. Its gradients that were not applied are dropped."""
         for pushes in (self.arrived, self.applied, self.answered):
             pushes.pop(rank, None)
         self.clocks.pop(rank, None)
@@ -67,8 +67,8 @@ class SliceState:
 
     @torch.no_grad()
     def apply(self, pushes: list[Push], policy: Policy) -> None:
-        """Sum the pushes in the order given and update with them. Nobody reads the slice meanwhile."""
-        self._leave(max(push.step for push in pushes))
+        """Sum the pushes in the order given and update with them. Nothing else reads the slice meanwhile."""
+        self._advance_to(max(push.step for push in pushes))
         for push in pushes:
             self.applied[push.rank] = self.arrived.pop(push.rank)
             push.staleness = self.version - push.based_on
@@ -83,32 +83,32 @@ class SliceState:
         for push in pushes:
             push.rate = rate
 
-    def _leave(self, step: int) -> None:
-        """Note which step comes now; a void one that does not know its number changes nothing."""
+    def _advance_to(self, step: int) -> None:
+        """Note which step is applied now; a void one without a number changes nothing."""
         if step >= 0:
-            if self._before is not None:
-                self._before.keep(step, self.memory, *self._update.state())
+            if self._previous is not None:
+                self._previous.keep(step, self.memory, *self._update.state())
             self.reached = step + 1
 
     def state(self) -> bytes:
         return pack(*self._update.state())
 
-    def whole_before(self, step: int) -> bytes:
-        """Parameters and optimizer state before a step, if that is now or before the last update; else nothing."""
+    def before(self, step: int) -> bytes:
+        """Parameters and optimizer state before a step: as they are now, or before the last update; else nothing."""
         if self.filled and self.reached in (None, step):
             return pack_whole(self.memory, *self._update.state())
-        if self._before is not None and self._before.step == step:
-            return self._before.packed()
+        if self._previous is not None and self._previous.step == step:
+            return self._previous.packed()
         return b""
 
     def load(self, payload: memoryview) -> None:
         self._update.load(*unpack(payload))
 
-    def narrowed(self, kind: str) -> Tensor:
+    def half(self, kind: str) -> Tensor:
         """The parameters in 16 bits, made once for all workers that get this version."""
-        if self._narrowed is None or self._narrowed[0] != self.version:
-            self._narrowed = (self.version, to_half(self.memory, kind))
-        return self._narrowed[1]
+        if self._half is None or self._half[0] != self.version:
+            self._half = (self.version, to_half(self.memory, kind))
+        return self._half[1]
 
 
 def piece_name(name: str, start: int) -> str:
@@ -117,7 +117,7 @@ def piece_name(name: str, start: int) -> str:
 
 
 def _sum(pushes: list[Push], gain: float) -> list[Tensor | None]:
-    """By piece, in place in the memory of the first worker: it belongs to the server until that worker is answered."""
+    """By piece, in place in the first worker's memory, which is the server's until that worker gets its reply."""
     total = list(pushes[0].gradients)
     for push in pushes[1:]:
         pairs = [(mine, more) for mine, more in zip(total, push.gradients, strict=True) if mine is not None]

@@ -1,4 +1,4 @@
-"""A slice as it was before its last update: survivors of a lost worker may find slices one step apart."""
+"""A slice as it was before its last update: after the loss of a worker, slices may be one step apart."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +16,11 @@ def pack_whole(memory: Tensor, tensors: Mapping[str, Tensor], scalars: Mapping[s
     return pack({VALUES: memory, **tensors}, scalars)
 
 
-class Before:
+class PreviousStep:
     """A copy of parameters and optimizer state. Costs their size in memory, and one copy an update."""
 
     def __init__(self) -> None:
-        self.step: int | None = None  # the step that the copy stands before
+        self.step: int | None = None  # the step before which the copy was made
         self._values = torch.empty(0)
         self._tensors: dict[str, Tensor] = {}
         self._scalars: Mapping[str, Any] = {}

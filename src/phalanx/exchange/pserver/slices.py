@@ -1,4 +1,4 @@
-"""Cutting a model's parameters into slices: what travels in one message, updates at once and has one version."""
+"""Cutting a model's parameters into slices: what is sent in one message, updates at once and has one version."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -36,7 +36,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements `start` to `stop` of a parameter in memory order, lying at `offset` in their slice."""
+    """Elements `start` to `stop` of a parameter in memory order, at `offset` in their slice."""
 
     name: str
     start: int
@@ -47,7 +47,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Slice:
-    """Some pieces that travel, update and have a version together, on one server."""
+    """Some pieces that are sent, updated and versioned together, on one server."""
 
     number: int
     server: int
@@ -62,9 +62,9 @@ class Slice:
         return asdict(self)
 
     @classmethod
-    def from_description(cls, told: Mapping[str, Any]) -> "Slice":
-        pieces = tuple(Piece(**piece) for piece in told["pieces"])
-        return cls(told["number"], told["server"], pieces, told["span"])
+    def from_description(cls, described: Mapping[str, Any]) -> "Slice":
+        pieces = tuple(Piece(**piece) for piece in described["pieces"])
+        return cls(described["number"], described["server"], pieces, described["span"])
 
 
 def cut(params: Mapping[str, int], num_servers: int, target_bytes: int = 4 << 20, whole: bool = False) -> list[Slice]:

@@ -1,4 +1,4 @@
-"""The optimizer's state, put together from slices and cut into them: a checkpoint does not know of servers."""
+"""The optimizer's state, joined from slices and cut into them: a checkpoint does not depend on servers."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ _SCALARS = "scalars"  # no parameter is called that: names in a state contain a 
 
 def pack(tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> bytes:
     """Tensors and JSON in one safetensors message."""
-    told = torch.frombuffer(bytearray(json.dumps(scalars).encode()), dtype=torch.uint8)
-    return bytes(save({**{key: value.contiguous() for key, value in tensors.items()}, _SCALARS: told}))
+    packed = torch.frombuffer(bytearray(json.dumps(scalars).encode()), dtype=torch.uint8)
+    return bytes(save({**{key: value.contiguous() for key, value in tensors.items()}, _SCALARS: packed}))
 
 
 def unpack(payload: memoryview | bytes) -> tuple[Tensors, Scalars]:

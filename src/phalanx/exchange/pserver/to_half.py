@@ -1,16 +1,16 @@
-"""Parameters on their way back in 16 bits. The servers' own stay float32, so that no rounding ever adds up."""
+"""Parameters that workers pull in 16 bits. The servers' own stay float32, so that rounding never adds up."""
 
 import torch
 from torch import Tensor
 
 from phalanx.errors import UserError
 
-NARROW = {"none": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+HALF_TYPES = {"none": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def to_half(values: Tensor, kind: str) -> Tensor:
-    """The values with fewer bits. Raises for one that the type cannot hold; NaN and infinity stay what they are."""
-    dtype = NARROW[kind]
+    """The values in 16 bits. Raises for a value that the type cannot hold; NaN and infinity stay what they are."""
+    dtype = HALF_TYPES[kind]
     if dtype is None:
         return values
     short = values.to(dtype)

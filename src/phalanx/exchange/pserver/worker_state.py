@@ -32,7 +32,7 @@ class PserverState:
         """Averaging waits for all live workers. No worker is pushing then, so parameters can be pulled."""
         self._parameters.begin()
         average_buffers(self._model, self._group)
-        if not self._group.lockstep or self._job.narrows:
+        if not self._group.lockstep or self._job.pulls_half:
             self._parameters.pull()
 
     def optimizer_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

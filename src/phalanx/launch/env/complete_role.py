@@ -191,7 +191,7 @@ def _await_all(role: Role, store: Store, counted: str, expected: int, timeout_s:
         if patience.over:
             raise RuntimeError(f"{count} of {expected} processes connected within {timeout_s:g} s")
         if patience.due:
-            patience.word(f"{role.name} at {role.master} waits for {expected - count} of {expected} processes")
+            patience.report(f"{role.name} at {role.master} waits for {expected - count} of {expected} processes")
         time.sleep(_POLL_S)
 
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from phalanx.config.role import Role
 from phalanx.net.admission import allowlist_of
 from phalanx.net.interfaces import bound_socket
-from phalanx.net.waiting import here, say, told
+from phalanx.net.waiting import connect_failure, here, say
 
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}  # a lost host: after a minute
 _CONNECT_S = 10.0
@@ -35,7 +35,7 @@ def connect(role: Role, host: str, port: int) -> None:
         _held[-1].sendall(_proof(role))
     except OSError as error:
         say(
-            f"warning: {role.name} on {here()} cannot reach the scheduler at {host}:{port}: {told(error)}; "
+            f"warning: {role.name} on {here()} cannot reach the scheduler at {host}:{port}: {connect_failure(error)}; "
             "it continues, and the scheduler may end first"
         )
 

@@ -1,0 +1,38 @@
+"""Where the time of steps goes: data, computing, exchange, update."""
+
+from dataclasses import dataclass
+
+from phalanx.engine.step import Measurements
+
+
+@dataclass
+class Times:
+    """Seconds spent since the last step event."""
+
+    steps: int = 0
+    samples: int = 0
+    data_s: float = 0.0
+    compute_s: float = 0.0
+    exchange_s: float = 0.0
+    update_s: float = 0.0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+    def add(self, measurements: Measurements) -> None:
+        self.steps += 1
+        self.samples += measurements.samples
+        self.data_s += measurements.data_s
+        self.compute_s += measurements.compute_s
+        self.exchange_s += measurements.exchange_s
+        self.update_s += measurements.update_s
+        self.bytes_sent += measurements.bytes_sent
+        self.bytes_received += measurements.bytes_received
+
+    @property
+    def seconds(self) -> float:
+        """Never 0, so that it can be divided by."""
+        return max(1e-9, self.data_s + self.compute_s + self.exchange_s + self.update_s)
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / self.seconds
