@@ -38,7 +38,7 @@ def test_the_notebook_runs(kernel: str, tmp_path: Path) -> None:
     cells = {cell.source.splitlines()[0]: shown(cell) for cell in notebook.cells if cell.cell_type == "code"}
     trained = cells['run = phalanx.train("digits", epochs=2)']
     assert "<pre style='margin:0'>" in trained or "text/html" in trained  # rich's, with a bar
-    assert "validation at step" in trained
+    assert "val top-1" in trained  # the table of evaluations
     assert "data:image/png;base64," in trained
     assert "image/png" in cells["run.figure()"]
     assert "validation at step" in cells['run = phalanx.train("digits", epochs=1, workers=2)']
