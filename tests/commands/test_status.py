@@ -35,7 +35,7 @@ def assert_figures(roles: list[RoleRecord], status: str) -> None:
         assert row[6:10] == [f"{1000 * role.times[name]:.1f}" for name in ("data", "compute", "exchange", "update")]
     total = sum(role.samples_per_s or 0 for role in trainers)
     assert f"speed: {total:.1f} samples/s over 2 workers" in status
-    assert re.search(r"slowest: trainer [01] was slowest, by \d+ %, at ", status)
+    assert re.search(r"slowest: worker [01] was slowest, by \d+ %, at ", status)
 
 
 @pytest.mark.parametrize("log_dir", [None, "elsewhere/words"])

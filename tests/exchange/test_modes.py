@@ -110,7 +110,8 @@ def test_warm_up_from_one_workers_rate_is_the_same_wherever_it_runs(tmp_path: Pa
         "pserver": ["--workers", "2", "--update-method", "pserver", "--servers", "2"],
     }
     for name, words in modes.items():
-        assert "peak rate 0.1 (warm-up from 0.05)" in train(tmp_path / name, *slow, *words)
+        train(tmp_path / name, *slow, *words)
+        assert "peak rate 0.1 (warm-up from 0.05)" in (tmp_path / name / "log.txt").read_text()
     for name in ("collective", "pserver"):
         resume(tmp_path / name, "--at", "3st", "--workers", "1")
     expected = [0.05 + 0.05 * min(step, 8) / 8 for step in range(10)]
@@ -152,7 +153,7 @@ def test_a_killed_async_worker_comes_back_while_the_others_go_on(tmp_path: Path)
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 130, said
-    assert "trainer-2 on localhost was killed by SIGKILL; the others go on" in said
+    assert "trainer-2 on localhost was killed by SIGKILL; restarting it, the others continue" in said
     assert not processes_of(out)
     step = checkpoint.load_newest(out / "checkpoints")[0].state["training"]["step"]
     assert f"resumed at step {step}" in resume(out, f"train.length={step + 6}st")

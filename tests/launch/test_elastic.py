@@ -116,8 +116,8 @@ def test_a_killed_worker_is_replaced_and_a_killed_evaluator_too(undisturbed: Pat
     kill(out, process, "evaluator-0", step, resumes=1)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, f"trainer {rank}, step {step}: {said}"
-    assert f"trainer-{rank} on localhost was killed by SIGKILL; the group forms anew with 3 workers" in said
-    assert "evaluator-0 on localhost was killed by SIGKILL; the others go on" in said
+    assert f"trainer-{rank} on localhost was killed by SIGKILL; restarting as a new group with 3 workers" in said
+    assert "evaluator-0 on localhost was killed by SIGKILL; restarting it, the others continue" in said
     assert not processes_of(out)
     resumed = [record["step"] for record in read_events(out) if record["kind"] == "resume"]
     assert len(resumed) == 1
@@ -137,7 +137,7 @@ def test_lost_workers_and_servers_one_after_the_other(undisturbed: Path, tmp_pat
     kill(out, process, "server-0", 9, resumes=1)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 1, said
-    assert "the group forms anew with 2 workers" in said
+    assert "restarting as a new group with 2 workers" in said
     assert "server-0 on localhost was killed by SIGKILL; the job ends" in said
     assert f"phalanx train --resume {out}" in said
     until(lambda: not processes_of(out))
@@ -147,7 +147,7 @@ def test_lost_workers_and_servers_one_after_the_other(undisturbed: Path, tmp_pat
     kill(out, process, f"trainer-{rank}", random.randrange(12, 24), resumes=2)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, f"trainer {rank}: {said}"
-    assert f"trainer-{rank} on localhost was killed by SIGKILL; the group forms anew with 2 of 3 workers" in said
+    assert f"trainer-{rank} on localhost was killed by SIGKILL; restarting as a new group with 2 of 3 workers" in said
     assert "99 samples a step = 33 a micro-batch × 3, shared by 2 workers" in said
     assert_as_undisturbed(out, undisturbed)
 
@@ -171,9 +171,9 @@ def test_hosts_that_share_no_disk(lab: Lab, undisturbed: Path) -> None:
     end_one(agent, out, process, 16, resumes=1)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, f"trainer {rank}, step {step}: {said}"
-    assert f"trainer-{rank} on h{rank + 2} was killed by SIGKILL; the group forms anew with 3 workers" in said
+    assert f"trainer-{rank} on h{rank + 2} was killed by SIGKILL; restarting as a new group with 3 workers" in said
     assert "trainer-2 on h4 was lost with its host" in said
-    assert "the group forms anew with 2 of 3 workers" in said
+    assert "restarting as a new group with 2 of 3 workers" in said
     assert not lab.processes("PHALANX_JOB")
     resumed = [record["step"] for record in read_events(out) if record["kind"] == "resume"]
     assert resumed[0] >= step - 1  # where it was lost, also if that is only known on other hosts than the first

@@ -61,7 +61,7 @@ def test_hosts_that_share_no_disk(lab: Lab) -> None:
 
 def test_what_cannot_be_is_refused(lab: Lab, tmp_path: Path) -> None:
     for words, what in (
-        (["--evaluator-on", "h2", "--", *TRAIN, "--no-evaluator"], "does not go together with --no-evaluator"),
+        (["--evaluator-on", "h2", "--", *TRAIN, "--no-evaluator"], "cannot be used with --no-evaluator"),
         (["--launcher", "slurm", "--nodes", "1", "--evaluator-on", "last", "--", *TRAIN], "needs a node for the eval"),
         (
             ["--launcher", "sge", "--pe", "x", "--nodes", "2", "--evaluator-on", "h9", "--", *TRAIN],

@@ -44,7 +44,7 @@ def test_numbers_become_settings_of_the_run() -> None:
     ("typed", "n", "s", "why"),
     [
         (["digits", "--workers", "3"], 4, None, "-n 4 contradicts --workers 3"),
-        (["digits", "--update-method", "collective"], 4, 1, "-s 1 does not go together"),
+        (["digits", "--update-method", "collective"], 4, 1, "-s 1 cannot be used with"),
     ],
 )
 def test_contradictions_are_refused(typed: list[str], n: int | None, s: int | None, why: str) -> None:

@@ -28,7 +28,7 @@ def print_outcome(console: Console, folder: RunFolder, summary: Summary) -> None
     for name, found in (("best", summary.best), ("last", summary.last)):
         if found:
             measured = accuracies(found["top1"], found["topk"], summary.k, between=", ")
-            measured += named(found["metrics"], between=", ")
+            measured += named(found.get("metrics", {}), between=", ")
             rows[name] = f"{measured} at step {found['step']}"
     rows["trained"] = f"{summary.epochs:.2f} epochs, {summary.steps:,} steps in {summary.wall_s:.1f} s"
     parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in summary.shares.items() if share > 0.005)

@@ -27,7 +27,7 @@ def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) ->
         until(lambda: "step 4:" in text(run / "log.txt"), why=lambda: text(run / "logs/batch.log"))
         job = json.loads((run / "batch.json").read_text())["job"]
         roles = {(process.host, role) for process in lab.processes(str(run)) for role in roles_in(process.pid)}
-        assert {role for _, role in roles} == {"0", "1"}
+        assert {role for _, role in roles} == {"trainer-0", "trainer-1"}
         assert len({host for host, _ in roles}) == 2
 
         launcher = next(one for one in lab.processes(str(run)) if {"launch", "qrsh"} <= set(one.words))
