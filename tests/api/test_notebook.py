@@ -41,7 +41,7 @@ def test_the_notebook_runs(kernel: str, tmp_path: Path) -> None:
     assert "val top-1" in trained  # the table of evaluations
     assert "data:image/png;base64," in trained
     assert "image/png" in cells["run.figure()"]
-    assert "validation at step" in cells['run = phalanx.train("digits", epochs=1, workers=2)']
+    assert "val top-1" in cells['run = phalanx.train("digits", epochs=1, workers=2)']
     assert "(2, True)" in cells['run = phalanx.train("digits", epochs=1, workers=2)']
     assert "did you mean epochs" in cells["try:"]
 

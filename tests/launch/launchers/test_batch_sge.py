@@ -38,10 +38,10 @@ def test_a_job_is_submitted_followed_queued_again_and_deleted(tmp_path: Path) ->
         assert resumed[0] >= 4
 
         stopped = sge.run([sys.executable, "-m", "phalanx", "stop", str(run)]).stdout
-        assert f"sge's job {job} is cancelled" in stopped
+        assert f"cancelling sge job {job}" in stopped
         said, _ = following.communicate(timeout=180)
         assert following.returncode == 143
-        assert f"job {job} is submitted" in said
+        assert f"submitted job {job}: " in said
         assert f"job {job} is running: r" in said
         assert f"job {job} has ended" in said
         assert " | " in said

@@ -105,7 +105,7 @@ def test_tasks_of_srun_speak_where_each_has_a_file(tmp_path: Path) -> None:
 
 def assert_followed(said: str, job: str, slurm: Slurm) -> None:
     """The output of the submitting command: the states of the job in the queue, and its log."""
-    assert f"job {job} is submitted" in said
+    assert f"submitted job {job}: " in said
     assert f"job {job} is running: h[1-2]" in said
     assert "requeueing the job" in said
     assert f"job {job} is waiting: BeginTime" in said
