@@ -10,7 +10,7 @@ from phalanx.bench.history import entries
 from phalanx.bench.scaling import bench_scaling
 from phalanx.bench.scaling_figure import draw_scaling
 from phalanx.bench.scaling_plan import ScalingPlan, parse_workers, refuse_uneven
-from phalanx.bench.scaling_runs import Run, rate_together, run_of_independents, run_of_job
+from phalanx.bench.scaling_runs import MeasuredRun, rate_together, run_of_independents, run_of_job
 from phalanx.bench.scaling_table import Pair, Results, make_figures, make_rows, make_tables, reason
 from phalanx.bench.training import Trained, Training, TrainingFailed, last_words, train_together
 from phalanx.errors import UserError
@@ -90,8 +90,10 @@ def test_last_words_are_the_error() -> None:
     assert last_words("one\n\ntwo\n") == "one / two"
 
 
-def run(images_per_s: float, step_s: float, compute: float, exchange: float = 0.0, waiting: float = 0.0) -> Run:
-    return Run(images_per_s, step_s, {"data": 0.0, "compute": compute, "exchange": exchange, "update": 0.01}, waiting)
+def run(images_per_s: float, step_s: float, compute: float, exchange: float = 0.0, waiting: float = 0.0) -> MeasuredRun:
+    return MeasuredRun(
+        images_per_s, step_s, {"data": 0.0, "compute": compute, "exchange": exchange, "update": 0.01}, waiting
+    )
 
 
 def given() -> Results:

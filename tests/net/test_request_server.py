@@ -9,7 +9,7 @@ import zmq
 from phalanx.errors import UserError
 from phalanx.net.messages import Message, unpack_error
 from phalanx.net.poll_loop import drain
-from phalanx.net.request_server import Challenges, Request, RequestServer
+from phalanx.net.request_server import Challenges, PeerRequest, RequestServer
 from phalanx.net.seal import Refused, from_json
 from tests.net.test_messages import OURS, THEIRS, WIRE, Header, Kind
 
@@ -37,7 +37,7 @@ class Sockets:
         self.refused: Counter[str] = Counter()
         self.server = RequestServer(self.router, OURS, WIRE, self.refused, {Kind.ADD: self.add})
 
-    def add(self, request: Request[Header]) -> None:
+    def add(self, request: PeerRequest[Header]) -> None:
         if request.header.large == 13:
             raise UserError("13 cannot be added")
         self.server.send(request.identity, request.header.reply(Kind.ADD), bytes(request.message.control))

@@ -30,7 +30,7 @@ _LAST_LINES = 20
 
 
 @dataclass(frozen=True)
-class Job:
+class ChildJob:
     """A request, its run folder, and the options of `launch`; None runs it on this machine."""
 
     request: Request
@@ -46,13 +46,13 @@ class Job:
         }
 
     @staticmethod
-    def from_data(data: Mapping[str, Any]) -> "Job":
+    def from_data(data: Mapping[str, Any]) -> "ChildJob":
         folder = Path(data["folder"])
         request = replace(Request.from_data(data["request"], folder), at_step=data["at_step"])
-        return Job(request, folder, data["options"])
+        return ChildJob(request, folder, data["options"])
 
 
-def run_job(job: Job, console: Console) -> int:
+def run_job(job: ChildJob, console: Console) -> int:
     """Run it to its end. Returns 0, or 128 + the signal that stopped it; raises an error where it failed."""
     with tempfile.TemporaryDirectory(prefix="phalanx-") as temporary:
         given, result = Path(temporary, "job.json"), Path(temporary, "result.json")

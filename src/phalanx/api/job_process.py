@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from phalanx.api.job import Job
+from phalanx.api.job import ChildJob
 from phalanx.api.start import start
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.roles.lifeline import hold_lifeline
@@ -14,7 +14,7 @@ from phalanx.roles.process import run_process
 
 
 def main() -> int:
-    job = Job.from_data(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    job = ChildJob.from_data(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     hold_lifeline()
     try:
         return _supervise(job)
@@ -24,7 +24,7 @@ def main() -> int:
         return EXIT_USER
 
 
-def _supervise(job: Job) -> int:
+def _supervise(job: ChildJob) -> int:
     if job.options is None:
         return start(job.request).exit_code
     from phalanx.api.launch_options import LaunchOptions, start_launch

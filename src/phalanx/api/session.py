@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from phalanx.api.job import Job, run_job
+from phalanx.api.job import ChildJob, run_job
 from phalanx.api.run import Run
 from phalanx.api.start import check_early, needs_processes, start
 from phalanx.errors import UserError
@@ -52,7 +52,7 @@ def run_in_job(request: Request, options: dict[str, object] | None, console: Con
     """Run a job in processes of its own, with the launcher that `options` name. Leaves no empty folder behind."""
     folder = (request.resume or create_run(request.out, request.config.name)).path
     try:
-        code = run_job(Job(request, folder, options), console)
+        code = run_job(ChildJob(request, folder, options), console)
         return ended(code, folder)
     except (UserError, KeyboardInterrupt):
         if request.resume is None:

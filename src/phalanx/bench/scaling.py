@@ -14,7 +14,7 @@ from rich.console import Console
 from phalanx.bench.report import tell
 from phalanx.bench.scaling_figure import draw_scaling
 from phalanx.bench.scaling_plan import ScalingKind, ScalingPlan, refuse_uneven
-from phalanx.bench.scaling_runs import Run, run_of_independents, run_of_job
+from phalanx.bench.scaling_runs import MeasuredRun, run_of_independents, run_of_job
 from phalanx.bench.scaling_table import Pair, Results, make_figures, make_tables
 from phalanx.bench.training import TrainingFailed, train_together
 from phalanx.errors import UserError
@@ -107,13 +107,13 @@ class _Jobs:
     def __init__(self, plan: ScalingPlan, hosts: list[Host], folder: Path, advance: Callable[[int], None]) -> None:
         self._plan, self._hosts, self._folder, self._advance = plan, hosts, folder, advance
 
-    def job(self, kind: ScalingKind, workers: int, number: int) -> Run:
+    def job(self, kind: ScalingKind, workers: int, number: int) -> MeasuredRun:
         plan, out = self._plan, self._folder / f"{kind}-{workers}-round-{number}"
         words = plan.words(kind, workers, independent=False)
         (trained,) = train_together([(self._command(words, plan.hostfile, out), out)], self._watch())
         return run_of_job(trained, plan.batch_of(kind, workers), workers)
 
-    def independents(self, kind: ScalingKind, workers: int, number: int) -> Run:
+    def independents(self, kind: ScalingKind, workers: int, number: int) -> MeasuredRun:
         plan, commands = self._plan, []
         for one, hostfile in enumerate(self._placements(workers)):
             out = self._folder / f"{kind}-{workers}-round-{number}-independent-{one}"

@@ -14,7 +14,7 @@ Marks = list[tuple[float, int]]  # when which step was done
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """Speed of a job, or of several trainers together; times are seconds of a step, means over workers."""
 
     images_per_s: float
@@ -28,7 +28,7 @@ class Run:
         return max(0.0, self.step_s - sum(self.parts.values()))
 
 
-def run_of_job(trained: Trained, batch_size: int, workers: int) -> Run:
+def run_of_job(trained: Trained, batch_size: int, workers: int) -> MeasuredRun:
     """The speed of a job. Workers of async and ssp jobs have their own steps, from the server's log."""
     events = _counted(trained)
     marks = _marks(trained)
@@ -36,18 +36,18 @@ def run_of_job(trained: Trained, batch_size: int, workers: int) -> Run:
     paces = _paces(trained)
     if paces:
         images_per_s = batch_size * rate_together(list(paces.values()))
-        return Run(images_per_s, batch_size * workers / images_per_s, parts, waiting)
+        return MeasuredRun(images_per_s, batch_size * workers / images_per_s, parts, waiting)
     steps_per_s = _rate(marks)
-    return Run(batch_size * workers * steps_per_s, 1 / steps_per_s, parts, waiting)
+    return MeasuredRun(batch_size * workers * steps_per_s, 1 / steps_per_s, parts, waiting)
 
 
-def run_of_independents(trained: Sequence[Trained], batch_size: int, *, same_clock: bool) -> Run:
+def run_of_independents(trained: Sequence[Trained], batch_size: int, *, same_clock: bool) -> MeasuredRun:
     """The speed of independent trainers that run at the same time."""
     tracks = [_marks(each) for each in trained]
     steps_per_s = rate_together(tracks) if same_clock else sum(map(_rate, tracks))
     each = [_parts(_counted(one))[0] for one in trained]
     parts = {name: sum(one[name] for one in each) / len(each) for name in PARTS}
-    return Run(batch_size * steps_per_s, len(trained) / steps_per_s, parts)
+    return MeasuredRun(batch_size * steps_per_s, len(trained) / steps_per_s, parts)
 
 
 def rate_together(tracks: Sequence[Marks]) -> float:

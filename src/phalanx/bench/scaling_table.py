@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from phalanx.bench.report import Table
 from phalanx.bench.scaling_plan import ScalingKind
-from phalanx.bench.scaling_runs import PARTS, Run
+from phalanx.bench.scaling_runs import PARTS, MeasuredRun
 
 LITTLE = 0.03  # of the time: too little for a reason
 WORTH_SHOWING = 0.2  # of the lost time
@@ -16,8 +16,8 @@ WORTH_SHOWING = 0.2  # of the lost time
 class Pair:
     """A job, and as many independent trainers as it has workers, one after the other."""
 
-    job: Run
-    independent: Run
+    job: MeasuredRun
+    independent: MeasuredRun
 
 
 Results = dict[ScalingKind, dict[int, list[Pair]]]  # by number of workers, one for each round
@@ -34,8 +34,8 @@ class Row:
     speed_up: float
     of_one: float
     of_independent: float
-    job: Run
-    independent: Run
+    job: MeasuredRun
+    independent: MeasuredRun
 
 
 def make_rows(by_workers: dict[int, list[Pair]]) -> list[Row]:
@@ -63,8 +63,8 @@ def make_rows(by_workers: dict[int, list[Pair]]) -> list[Row]:
     return rows
 
 
-def median_run(runs: Sequence[Run]) -> Run:
-    return Run(
+def median_run(runs: Sequence[MeasuredRun]) -> MeasuredRun:
+    return MeasuredRun(
         statistics.median(run.images_per_s for run in runs),
         statistics.median(run.step_s for run in runs),
         {name: statistics.median(run.parts[name] for run in runs) for name in PARTS},

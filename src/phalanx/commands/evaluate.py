@@ -38,7 +38,7 @@ _TITLES = ("class", "samples", "correct", "top-1", "most confused with")
 
 
 @dataclass(frozen=True)
-class Result:
+class EvalResult:
     """The evaluation of a model on some data."""
 
     data: str
@@ -55,7 +55,7 @@ class Measured:
     """An evaluation, the model it is of, and the folder with eval.json, per_class.tsv and confusion.png."""
 
     trained: Trained
-    result: Result
+    result: EvalResult
     classes: list[ClassResult]
     folder: Path
 
@@ -126,7 +126,7 @@ def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
         console.print(Text(f"note: {note}"), soft_wrap=True)
 
 
-def _measure(trained: Trained, source: Source, batch_size: int, console: Console) -> Result:
+def _measure(trained: Trained, source: Source, batch_size: int, console: Console) -> EvalResult:
     config, spec = trained.config, trained.spec
     k = config.eval.k(len(spec.classes))
     inputs = Inputs(trained.settings, config.augment, spec.mean, spec.std, config.train.seed)
@@ -160,7 +160,9 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
         own = begin_metrics(config.eval.metrics, spec.classes)
         totals = evaluate(trained.model, batches, engine, watch=watch, metrics=own)
     found = Answers(spec.classes, np.concatenate(labels), np.concatenate(answers))
-    return Result(source.description, k, totals, own.results(own.numbers()), found, bad, time.perf_counter() - begin)
+    return EvalResult(
+        source.description, k, totals, own.results(own.numbers()), found, bad, time.perf_counter() - begin
+    )
 
 
 def _short_name(data: str) -> str:
@@ -181,7 +183,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _write(folder: Path, trained: Trained, result: Result, classes: list[ClassResult]) -> None:
+def _write(folder: Path, trained: Trained, result: EvalResult, classes: list[ClassResult]) -> None:
     names, totals = trained.spec.classes, result.totals
     report = {
         "checkpoint": str(trained.path),
@@ -222,7 +224,7 @@ def _cells(one: ClassResult) -> tuple[str, ...]:
     )
 
 
-def _print(console: Console, folder: Path, trained: Trained, result: Result, classes: list[ClassResult]) -> None:
+def _print(console: Console, folder: Path, trained: Trained, result: EvalResult, classes: list[ClassResult]) -> None:
     shown = classes
     if len(classes) > MOST_SHOWN:
         shown = sorted((one for one in classes if one.samples), key=lambda one: one.correct / one.samples)[:MOST_SHOWN]
@@ -244,7 +246,7 @@ def _print(console: Console, folder: Path, trained: Trained, result: Result, cla
     print_rows(console, rows)
 
 
-def _compare(console: Console, trained: Trained, result: Result) -> None:
+def _compare(console: Console, trained: Trained, result: EvalResult) -> None:
     """Print a note if training measured another accuracy with these weights on this data."""
     if trained.judged is None or trained.judged.top1 == result.totals.top1:
         return

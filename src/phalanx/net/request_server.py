@@ -16,7 +16,7 @@ _MOST_CHALLENGES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Generic[H]):
+class PeerRequest(Generic[H]):
     """A proven message and the connection that it came from."""
 
     identity: bytes
@@ -63,18 +63,18 @@ class RequestServer(Generic[H]):
         seal: Seal[H],
         wire: Wire[H],
         refused: Counter[str],
-        handlers: Mapping[Any, Callable[[Request[H]], None]],
+        handlers: Mapping[Any, Callable[[PeerRequest[H]], None]],
     ) -> None:
         self._socket, self._seal, self._wire, self._refused, self._handlers = socket, seal, wire, refused, handlers
         self.challenges = Challenges()
 
-    def handle(self, frames: list[Any]) -> Request[H] | None:
+    def handle(self, frames: list[Any]) -> PeerRequest[H] | None:
         """Handle one message, as zmq frames: the sender's identity, then the message. None if it proves no key."""
         request = None
         try:
             if len(frames) < 2:
                 raise Refused("garbage")
-            request = Request(bytes(frames[0].buffer), self._seal.unpack(frames[1:]), frames[1])
+            request = PeerRequest(bytes(frames[0].buffer), self._seal.unpack(frames[1:]), frames[1])
             self._dispatch(request)
         except Refused as refused:
             self._refused[refused.reason] += 1
@@ -83,7 +83,7 @@ class RequestServer(Generic[H]):
             self.send(request.identity, request.header.reply(self._wire.failed), pack_error(error))
         return request
 
-    def _dispatch(self, request: Request[H]) -> None:
+    def _dispatch(self, request: PeerRequest[H]) -> None:
         kind = request.header.kind
         if kind is self._wire.hello:
             nonce = self.challenges.issue(request.identity)

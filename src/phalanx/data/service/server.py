@@ -14,7 +14,7 @@ from phalanx.data.service.terms import Terms, difference
 from phalanx.data.service.wire import NO_SLOT, WIRE, DataMessageKind, Header, make_seal
 from phalanx.net import shared_memory as memory
 from phalanx.net.messages import pack_error
-from phalanx.net.request_server import Request, RequestServer
+from phalanx.net.request_server import PeerRequest, RequestServer
 from phalanx.net.seal import Refused, as_json, from_json
 
 
@@ -87,7 +87,7 @@ class Server:
         for session in self._sessions.values():
             session.close()
 
-    def _join(self, request: Request[Header]) -> None:
+    def _join(self, request: PeerRequest[Header]) -> None:
         sent = from_json(request.message.control)
         self._requests.challenges.check(request.identity, sent.get("nonce"))
         if not isinstance(expected := sent.get("terms"), dict):
@@ -104,7 +104,7 @@ class Server:
         self._journal.note("join", f"{session.name} joins, by {by}", trainer=session.name, shared_memory=shared)
         return self._reply(request, DataMessageKind.WELCOME, as_json({"shared": shared}))
 
-    def _lease(self, request: Request[Header]) -> None:
+    def _lease(self, request: PeerRequest[Header]) -> None:
         header, session = request.header, self._sessions.get(request.identity)
         if session is None or session.number != header.session:
             return self._reply(request, DataMessageKind.UNKNOWN)
@@ -113,11 +113,11 @@ class Server:
         place = session.place(header.slot)
         return self._batch_workers.add(BatchRequest(session, header.number, work, header.slot, place))
 
-    def _ping(self, request: Request[Header]) -> None:
+    def _ping(self, request: PeerRequest[Header]) -> None:
         pong = self._with_status(request.header.reply(DataMessageKind.PONG))
         self._requests.send(request.identity, pong)
 
-    def _goodbye(self, request: Request[Header]) -> None:
+    def _goodbye(self, request: PeerRequest[Header]) -> None:
         self._forget(request.identity, "said goodbye")
 
     def _forget(self, identity: bytes, why: str) -> None:
@@ -127,7 +127,7 @@ class Server:
             self._batch_workers.forget(session)
             self._journal.note("leave", f"{session.name} {why}", trainer=session.name, why=why)
 
-    def _reply(self, request: Request[Header], kind: DataMessageKind, control: bytes = b"") -> None:
+    def _reply(self, request: PeerRequest[Header], kind: DataMessageKind, control: bytes = b"") -> None:
         self._requests.send(request.identity, request.header.reply(kind), control)
 
     def _with_status(self, header: Header) -> Header:

@@ -22,7 +22,7 @@ from phalanx.exchange.pserver.sums import Sums
 from phalanx.exchange.pserver.wire import WIRE, Header, MessageKind, ServerMessage, make_seal
 from phalanx.net import shared_memory as memory
 from phalanx.net.messages import pack_error
-from phalanx.net.request_server import Request, RequestServer
+from phalanx.net.request_server import PeerRequest, RequestServer
 from phalanx.net.seal import Refused, as_json, from_json
 from phalanx.net.waiting import Patience, say
 
@@ -63,7 +63,7 @@ class Server:
         """One message, as zmq frames."""
         self._requests.handle(frames)
 
-    def _handlers(self) -> dict[MessageKind, Callable[[Request[Header]], None]]:
+    def _handlers(self) -> dict[MessageKind, Callable[[PeerRequest[Header]], None]]:
         of_members: dict[MessageKind, Callable[[Member, ServerMessage], None]] = {
             MessageKind.VALUES: lambda member, message: self.slices.values(member, message),
             MessageKind.LOAD: lambda member, message: self.slices.load(member, message),
@@ -77,7 +77,7 @@ class Server:
             MessageKind.GOODBYE: self._goodbye,
         }
 
-        def from_member(handler: Callable[[Member, ServerMessage], None]) -> Callable[[Request[Header]], None]:
+        def from_member(handler: Callable[[Member, ServerMessage], None]) -> Callable[[PeerRequest[Header]], None]:
             return lambda request: handler(self.members.of(request.identity, request.header), request.message)
 
         handlers = {
@@ -88,7 +88,7 @@ class Server:
         }
         return {kind: partial(self._run, handler) for kind, handler in handlers.items()}
 
-    def _run(self, handler: Callable[[Request[Header]], None], request: Request[Header]) -> None:
+    def _run(self, handler: Callable[[PeerRequest[Header]], None], request: PeerRequest[Header]) -> None:
         """Run a handler. An error of the user's own optimizer or schedule ends the job, and all workers get it."""
         try:
             handler(request)
@@ -114,7 +114,7 @@ class Server:
 
     # Joining
 
-    def _gather(self, request: Request[Header]) -> None:
+    def _gather(self, request: PeerRequest[Header]) -> None:
         sent = self._proven(request)
         rank = request.header.worker
         missing, texts = self._gathered.take(rank, sent, self._slices.job.world if self._slices is not None else None)
@@ -126,7 +126,7 @@ class Server:
         gathered = as_json({"missing": missing, "texts": texts})
         self._requests.send(request.identity, request.header.reply(MessageKind.GATHERED), gathered)
 
-    def _join(self, request: Request[Header]) -> None:
+    def _join(self, request: PeerRequest[Header]) -> None:
         sent = self._proven(request)
         job = ServerJob.from_description(sent.get("job", {}))
         rank = request.header.worker
@@ -153,7 +153,7 @@ class Server:
         welcome |= {"rejoined": rejoined, "step": step or 0}
         self._requests.send(request.identity, request.header.reply(MessageKind.WELCOME), as_json(welcome))
 
-    def _proven(self, request: Request[Header]) -> dict[str, Any]:
+    def _proven(self, request: PeerRequest[Header]) -> dict[str, Any]:
         """What a worker sends with its challenge. After a loss it gets that error instead."""
         sent = from_json(request.message.control)
         self._requests.challenges.check(request.identity, sent.get("nonce"))
@@ -168,7 +168,7 @@ class Server:
         self._journal.write("start", start)
         return slices
 
-    def _member(self, request: Request[Header], area: Any, slices: SliceServer, since: int) -> Member:
+    def _member(self, request: PeerRequest[Header], area: Any, slices: SliceServer, since: int) -> Member:
         shared = memory.attach(area, slices.num_bytes)
         watch = memory.ProcessWatch(int(area["pid"])) if shared is not None else None
         own = shared if shared is not None else torch.zeros(slices.num_bytes, dtype=torch.uint8)
@@ -211,7 +211,7 @@ class Server:
         self._remove(member.rank, lost=False)
         self.finished = not self.members.live  # a worker that was lost has nothing to come back to
 
-    def _declared_lost(self, request: Request[Header]) -> None:
+    def _declared_lost(self, request: PeerRequest[Header]) -> None:
         self._requests.challenges.check(request.identity, from_json(request.message.control).get("nonce"))
         self.lose(request.header.worker, "the launcher says so")
         self._requests.send(request.identity, request.header.reply(MessageKind.DONE))
