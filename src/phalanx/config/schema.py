@@ -107,6 +107,9 @@ class DataConfig(Section):
     label_element: Annotated[int, Field(ge=0)] | None = Field(
         None, description="labels of several values (RecordIO, TFRecord): which of them is the class, from 0"
     )
+    multi_label: bool = Field(
+        False, description="a sample may have several labels or none: trained with BCE, judged by mAP"
+    )
     options: dict[str, Any] = Field({}, description="keyword arguments of your own dataset")
     salvage: bool = Field(False, description="use a damaged shard file up to its damage instead of refusing it")
     synthetic: SyntheticConfig = SyntheticConfig()

@@ -1,6 +1,7 @@
 """The base of all sources on this machine: classes, labels, statistics, and subsets."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from phalanx.data.base import Framing, Read
 from phalanx.data.order import Indices
 
-Labels = npt.NDArray[np.int64]
+Labels = npt.NDArray[np.int64]  # class numbers (n,); with data.multi_label 0 or 1 for each class (n, classes)
 Part = Literal["train", "val"]
 
 
@@ -31,6 +32,11 @@ class Labelled(ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def multi_label(self) -> bool:
+        """Whether a sample may have several labels, or none."""
+        return self.labels.ndim == 2
+
     @abstractmethod
     def name(self, index: int) -> str: ...
 
@@ -43,3 +49,11 @@ class Labelled(ABC):
 
     def describe_part(self, chosen: Indices) -> str:
         return f"{len(chosen):,} samples of: {self.description}"
+
+
+def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> Labels:
+    """Labels (n, classes) of samples that have several classes each: 1 for each class that a sample has."""
+    out: Labels = np.zeros((len(labels), num_classes), dtype=np.int64)
+    for row, numbers in enumerate(labels):
+        out[row, list(numbers)] = 1
+    return out
