@@ -43,6 +43,17 @@ def smooth(height: int, width: int) -> Pixels:
     return np.stack([red, green, (red + green) // 2], axis=2).astype(np.uint8)
 
 
+def photograph(seed: int, size: int = 96) -> Pixels:
+    """Something with large and small structures, as in photographs."""
+    rng = np.random.default_rng(seed)
+    out = np.zeros((size, size, 3))
+    for side in (3, 6, 12, 24):
+        layer = Image.fromarray(rng.integers(0, 256, (side, side, 3), dtype=np.uint8))
+        out += np.asarray(layer.resize((size, size), Image.Resampling.BICUBIC), dtype=float) / side
+    pixels: Pixels = (255 * (out - out.min()) / np.ptp(out)).astype(np.uint8)
+    return pixels
+
+
 def image_bytes(pixels: Pixels, form: str = "PNG", mode: str | None = None) -> bytes:
     image = Image.fromarray(pixels)
     out = BytesIO()

@@ -13,7 +13,7 @@ DATA = Path(phalanx.data.__file__).parent
 LAYERS = (
     ("training",),
     ("service", "pack"),
-    ("pipeline",),
+    ("duplicates", "pipeline"),
     ("augment", "sources"),
     ("decode",),
     ("base",),

@@ -29,13 +29,19 @@ Shards = Annotated[int | None, typer.Option(min=1, help="number of shards; defau
 def info(
     path: Data,
     settings: Settings = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="the contact sheet; default NAME-contact.png")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="PNG", help="draw a contact sheet: pictures of each class")
+    ] = None,
+    duplicates: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="compare all samples, and list training copies of validation images"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON on standard output")] = False,
 ) -> None:
-    """Show format, samples, classes and image sizes of data, and draw a contact sheet."""
+    """Show what a run would be trained on: splits, classes, image sizes, copies."""
     from phalanx.commands.data_info import show_info
 
-    show_info(Console(), path, settings or [], out, as_json=as_json)
+    show_info(Console(), path, settings or [], out, duplicates=duplicates, as_json=as_json)
 
 
 @app.command()

@@ -1,7 +1,6 @@
-"""`phalanx data info`: describes a dataset in words, numbers and pictures."""
+"""`phalanx data info`: what a run would be trained and judged on, in words, numbers and pictures."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,21 +14,25 @@ import numpy.typing as npt
 from PIL import Image
 from rich.console import Console
 
+from phalanx.commands import data_duplicates
 from phalanx.commands.data_contact import draw_contact_sheet
+from phalanx.commands.data_counts import count_classes, describe_classes, print_counts
 from phalanx.commands.data_settings import data_config, in_bytes, print_notes
+from phalanx.config.schema import DataConfig
 from phalanx.data.decode.images import BadImage, broken_means_bad
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.formats import recognise
+from phalanx.data.sources.holdout import split_holdout
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.open import open_parts
 from phalanx.data.sources.raw import RawSource
+from phalanx.errors import UserError
 from phalanx.machine.cores import cores
 from phalanx.observe.progress import progress
-from phalanx.observe.tables import print_line, print_rows, print_table
+from phalanx.observe.tables import print_line, print_rows
 
 MAX_LOOKED_AT = 2000  # images of a split whose headers are read; of more, evenly spaced ones
-MAX_SHOWN = 24  # classes
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,49 @@ class Look:
     of: int
 
 
-def show_info(console: Console, source: str, settings: list[str], out: Path | None, *, as_json: bool) -> None:
-    """Print the description, and write a contact sheet."""
+def show_info(
+    console: Console,
+    source: str,
+    settings: list[str],
+    out: Path | None,
+    *,
+    duplicates: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print the description; `out` gets a contact sheet, `duplicates` the training samples that are validated, too."""
     config = data_config(source, settings)
     aside = Console(stderr=True)
-    parts, notes = open_parts(config, threads=cores())
-    looks = {part: _looked(split, aside) for part, split in parts.items()}
-    sheet = out or Path(f"{_short_name(source)}-contact.png")
-    first = next(iter(parts.values()))
-    draw_contact_sheet(first, sheet)
-    about = _about(source, recognise(source)[0], parts, looks, notes, sheet)
+    splits, notes = _splits(config)
+    looks = {part: _looked(split, aside) for part, split in splits.items()}
+    copies = data_duplicates.find_duplicates(splits, aside, all_samples=duplicates is not None)
+    if duplicates is not None and copies is not None:
+        data_duplicates.write_leaked(duplicates, copies, splits)
+    if out is not None:
+        draw_contact_sheet(next(iter(splits.values())), out)
+    about = _about(source, splits, looks, notes) | {
+        "duplicates": data_duplicates.as_json(copies, splits),
+        "contact_sheet": None if out is None else str(out),
+    }
     if as_json:
         print_line(console, json.dumps(about, indent=1))
         return
-    print_notes(console, notes)
-    _print(console, about, parts)
+    _print(console, about, splits)
+    print_rows(console, data_duplicates.rows_of(copies, splits, duplicates))
+    if out is not None:
+        print_rows(console, {"contact sheet": str(out)})
+
+
+def _splits(config: DataConfig) -> tuple[dict[Part, Labelled], list[str]]:
+    """The splits as a run would have them: without a validation part, some of the training data is held out."""
+    splits, notes = open_parts(config, threads=cores())
+    if len(splits) == 2:
+        return splits, notes
+    (only,) = splits.values()
+    try:
+        train, val, more = split_holdout(only, config.val_share, config.source)
+    except UserError as error:  # it cannot be trained on, but it can be described
+        return splits, [*notes, f"{error.what}: {error.why}; {error.remedy}"]
+    return {"train": train, "val": val}, [*notes, *more]
 
 
 def _looked(source: Labelled, console: Console) -> Look:
@@ -92,25 +123,17 @@ def _header(source: EncodedSource, index: int) -> tuple[tuple[int, int] | None, 
 
 
 def _about(
-    source: str,
-    form: str,
-    parts: Mapping[Part, Labelled],
-    looks: Mapping[Part, Look],
-    notes: list[str],
-    sheet: Path,
+    source: str, splits: Mapping[Part, Labelled], looks: Mapping[Part, Look], notes: list[str]
 ) -> dict[str, Any]:
-    classes = next(iter(parts.values())).classes
-    counts = {part: np.bincount(split.labels, minlength=len(classes)).tolist() for part, split in parts.items()}
+    first = next(iter(splits.values()))
     return {
         "source": source,
-        "format": form,
-        "splits": {part: {"description": parts[part].description, **_figures(looks[part])} for part in parts},
-        "channels": next(iter(parts.values())).channels,
-        "classes": [
-            {"name": name, **{part: counts[part][number] for part in parts}} for number, name in enumerate(classes)
-        ],
+        "format": recognise(source)[0],
+        "splits": {part: {"description": split.description, **_figures(looks[part])} for part, split in splits.items()},
+        "channels": first.channels,
+        "image_size": first.image_size,
+        "classes": count_classes(splits),
         "notes": notes,
-        "contact_sheet": str(sheet),
     }
 
 
@@ -128,37 +151,30 @@ def _figures(look: Look) -> dict[str, Any]:
     }
 
 
-def _print(console: Console, about: Mapping[str, Any], parts: Mapping[Part, Labelled]) -> None:
-    classes = about["classes"]
-    print_table(console, ("class", *parts), _class_rows(classes, list(parts)), numbers=parts)
-    rows = {"data": about["source"], "format": about["format"], "classes": _spread(classes, list(parts))}
+def _print(console: Console, about: Mapping[str, Any], splits: Mapping[Part, Labelled]) -> None:
+    """First what a run would be trained on, judged on, and for; then notes, counts and sizes."""
+    titles: dict[Part, str] = {"train": "trained on", "val": "judged on"}
+    counts = about["classes"]
+    lines = {titles[part]: about["splits"][part]["description"] for part in splits}
+    print_rows(console, lines | {"classes": describe_classes(counts, list(splits))})
+    print_notes(console, about["notes"])
+    print_counts(console, counts, list(splits))
+    rows = {
+        "format": about["format"],
+        "input": f"{about['channels']} channel(s), {about['image_size']} pixels a side (data.image_size sets it)",
+    }
     for part, figures in about["splits"].items():
-        exact = figures["looked_at"] == figures["samples"]
-        about_text = "" if exact else f" (from {figures['looked_at']:,} of them)"
-        sizes = ", ".join(f"{name} {'×'.join(map(str, figures[name]))}" for name in ("smallest", "median", "largest"))
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in figures["kinds"].items())
-        rows[part] = f"{figures['samples']:,} samples, {'' if exact else 'about '}{in_bytes(figures['bytes'])}"
-        rows[f"{part} images"] = f"{kinds}; height×width: {sizes}{about_text}"
-    print_rows(console, {**rows, "contact sheet": about["contact_sheet"]})
+        rows[f"{part} images"] = _images(figures)
+    print_rows(console, rows)
 
 
-def _class_rows(classes: list[dict[str, Any]], parts: list[Part]) -> list[tuple[str, ...]]:
-    """The classes with their counts; of many, the first and the last."""
-    rows = [(one["name"], *(f"{one[part]:,}" for part in parts)) for one in classes]
-    if len(rows) <= MAX_SHOWN:
-        return rows
-    half = MAX_SHOWN // 2
-    between = (f"… {len(rows) - 2 * half:,} more (--json lists all)", *("" for _ in parts))
-    return [*rows[:half], between, *rows[-half:]]
-
-
-def _spread(classes: list[dict[str, Any]], parts: list[Part]) -> str:
-    counts = {part: [one[part] for one in classes] for part in parts}
-    spreads = [f"{min(numbers):,} to {max(numbers):,} in {part}" for part, numbers in counts.items()]
-    return f"{len(classes):,}, each with {', '.join(spreads)}"
-
-
-def _short_name(source: str) -> str:
-    """`folder:/data/pets` → `pets`."""
-    name = Path(source.rpartition(":")[2]).expanduser().resolve().name
-    return re.sub(r"[^\w.-]+", "-", name) or "data"
+def _images(figures: Mapping[str, Any]) -> str:
+    exact = figures["looked_at"] == figures["samples"]
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in figures["kinds"].items())
+    sides = {name: "×".join(map(str, figures[name])) for name in ("smallest", "median", "largest")}
+    sizes = ", ".join(f"{name} {size}" for name, size in sides.items())
+    if sides["smallest"] == sides["largest"]:
+        sizes = f"all {sides['median']}"
+    about = "" if exact else f" (from {figures['looked_at']:,} of them)"
+    size = f"{'' if exact else 'about '}{in_bytes(figures['bytes'])}"
+    return f"{figures['samples']:,} of {size}; {kinds}; height×width: {sizes}{about}"

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -16,6 +17,8 @@ from phalanx.native.features import hold_libraries_to_level
 def run_process(main: Callable[[], int]) -> NoReturn:
     """Run `main` and end the process with its exit code."""
     let_idle_threads_sleep()
+    # About single images (odd metadata, a palette with transparency): what cannot be read is reported by us.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
         hold_libraries_to_level()
         code = main()

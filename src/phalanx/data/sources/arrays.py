@@ -26,6 +26,10 @@ class ArraySource(Labelled):
     def name(self, index: int) -> str:
         return f"{self.title} #{self.rows[index]}"
 
+    def stored(self, index: int) -> bytes:
+        pixels: Pixels = self.images[self.rows[index]]
+        return pixels.tobytes()
+
     def subset(self, chosen: Indices) -> "ArraySource":
         return replace(self, description=self.describe_part(chosen), labels=self.labels[chosen], rows=self.rows[chosen])
 

@@ -57,6 +57,9 @@ class EncodedSource(Labelled):
     def encoded(self, index: int) -> bytes:
         """The compressed image. Raises OSError or BadImage. Called from several threads at once."""
 
+    def stored(self, index: int) -> bytes:
+        return self.encoded(index)
+
     def subset(self, chosen: Indices) -> "EncodedSource":
         return EncodedSubset(
             parent=self,

@@ -17,7 +17,7 @@ Part = Literal["train", "val"]
 
 @dataclass(kw_only=True)
 class Labelled(ABC):
-    """A Source whose samples are on this machine. Formats implement `name`, `read` and `subset`."""
+    """A Source whose samples are on this machine. Formats implement `name`, `stored`, `read` and `subset`."""
 
     description: str
     classes: list[str]
@@ -39,6 +39,10 @@ class Labelled(ABC):
 
     @abstractmethod
     def name(self, index: int) -> str: ...
+
+    @abstractmethod
+    def stored(self, index: int) -> bytes:
+        """The sample's bytes as they are stored: a compressed image, or pixels. Raises OSError or BadImage."""
 
     @abstractmethod
     def read(self, indices: Indices, framing: Framing, epoch: int, *, replace_bad: bool) -> Read: ...

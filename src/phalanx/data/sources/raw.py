@@ -94,6 +94,9 @@ class RawSource(Labelled):
         file, number = self._place(index)
         return file.pixels(number)
 
+    def stored(self, index: int) -> bytes:
+        return self.pixels(index).tobytes()
+
     def damage(self, index: int) -> str:
         """The error in a sample's bytes by its checksum, or empty. `read` does not check it, to save time."""
         file, number = self._place(index)
