@@ -96,3 +96,17 @@ def test_ssp_bound_holds_while_a_worker_sleeps_and_nothing_is_lost(job: JobOfPro
             position[worker] = step
             # a worker that pushes step s is at most `bound` ahead of the one that has pushed least
             assert step - (min(position.values()) + 1) <= bound
+
+
+@pytest.mark.parametrize("job", [(1, 2, "tcp")], indirect=True)
+def test_a_worker_waits_for_a_sum_longer_than_after_which_it_asks_again(job: JobOfProcesses) -> None:
+    """The reply to the repeated request is about the sum. It was taken for one about a push, of slice number 3."""
+    job.start_worker(0, mode="async", steps=12, settles_at=6, timeout_s=8.0, remote=True)
+    sleeper = job.start_worker(1, mode="async", steps=12, settles_at=6, timeout_s=8.0, pause_s=0.2, remote=True)
+    until(lambda: len(job.steps("trainer-0")) == 6)
+    os.kill(sleeper.pid or 0, signal.SIGSTOP)
+    time.sleep(4.5)  # worker 0 asks again after 2 s, and again
+    os.kill(sleeper.pid or 0, signal.SIGCONT)
+    job.join()
+    for rank in range(2):
+        assert job.steps(f"trainer-{rank}") == list(range(12))

@@ -152,7 +152,12 @@ class Link:
 
     def next_push_reply(self) -> ServerMessage | None:
         """The next reply to a push, if one is there: it may have come during another request."""
-        return self._push_replies.popleft() if self._push_replies else self.receive()
+        if self._push_replies:
+            return self._push_replies.popleft()
+        while (message := self.receive()) is not None:
+            if message.header.kind in _PUSH_REPLIES:
+                return message  # anything else replies to a request that was repeated and has its reply
+        return None
 
     def receive(self) -> ServerMessage | None:
         """The next reply, if one is there. Raises the error that the server reports."""
@@ -192,7 +197,7 @@ class Link:
                     again()
             elif message.header.kind in _PUSH_REPLIES:
                 self._push_replies.append(message)
-            elif message.header.sequence == header.sequence:
+            elif message.header.sequence == header.sequence and message.header.kind is not MessageKind.SUMMING:
                 return message
 
     # Liveness

@@ -27,7 +27,7 @@ class Sums:
         if numbers is None or len(numbers) % 8:
             raise Refused("length")
         if member.reducing == header:
-            return self._requests.send(member.identity, header.reply(MessageKind.WAITING))
+            return self._requests.send(member.identity, header.reply(MessageKind.SUMMING))
         member.reducing = header
         self._reduces.add(header.slice, header.step, member.rank, np.frombuffer(bytes(numbers), dtype="<f8"))
         return self.send_complete()

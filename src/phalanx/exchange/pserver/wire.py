@@ -18,7 +18,7 @@ class MessageKind(IntEnum):
     ASK = 7  # what became of that push? → UPDATED, WAITING or MISSING
     PULL = 8  # → PARAMETERS
     STATE = 9  # a slice's optimizer state; with a step: as it was before it, with its parameters → STATES
-    REDUCE = 10  # numbers to sum over workers → REDUCED
+    REDUCE = 10  # numbers to sum over workers → REDUCED, or SUMMING if it is repeated
     GOODBYE = 11  # → DONE
     LOST = 12  # from the launcher: a worker is dead → DONE
     LEAVING = 13  # this worker pushes no more, but still saves → DONE
@@ -35,6 +35,7 @@ class MessageKind(IntEnum):
     REDUCED = 40
     FAILED = 41  # the request cannot be done, or the job cannot go on, and why
     GATHERED = 42  # every worker's text, or the ranks that are missing
+    SUMMING = 43  # that sum still lacks other workers: the server lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Header(BaseHeader):
 
 WIRE = Wire(
     magic=b"PHLX",
-    version=2,
+    version=3,
     header=Header,
     kinds=MessageKind,
     own_fields="IQQqIIQQd",
