@@ -29,7 +29,18 @@ def test_every_form(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["node1:", "node1:x", "node1 slot=8", "node1 8", "fe80::1", "a@b@c", "node1:0", "ann@node1:70000", "-oProxy=x"],
+    [
+        "node1:",
+        "node1:x",
+        "node1 slot=8",
+        "node1 8",
+        "fe80::1",
+        "a@b@c",
+        "node1:0",
+        "ann@node1:70000",
+        "-oProxy=x",
+        "-oProxyCommand=id@h",
+    ],
 )
 def test_what_is_no_host_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(UserError, match="hosts, line 3") as refused:

@@ -97,3 +97,25 @@ def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_source_that_does_not_exist_is_our_mistake() -> None:
     with pytest.raises(FileNotFoundError, match=r"no nothing\.c"):
         load_library("nothing")
+
+
+def test_a_library_that_others_can_change_is_built_again_or_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = find_afresh("two_bit")
+    if first.handle is None:
+        pytest.skip(first.reason)
+    (library,) = (tmp_path / "phalanx" / "native").glob("*.so")
+    good = library.read_bytes()
+    library.write_bytes(b"somebody else's code")
+    library.chmod(0o777)
+    assert find_afresh("two_bit").handle is not None
+    assert library.read_bytes()[:4] == good[:4]
+    assert library.stat().st_mode & 0o777 == 0o755
+    tmp_path.chmod(0o777)
+    assert find_afresh("two_bit").reason.endswith(
+        "can be changed by other users; set XDG_CACHE_HOME to a folder of your own)"
+    )
+    tmp_path.chmod(0o1777)  # as /tmp: nobody else can rename what is in it
+    assert find_afresh("two_bit").handle is not None

@@ -106,3 +106,17 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     (path / "state.json").write_text(json.dumps(state | {"format": 99}))
     with pytest.raises(UserError, match="damaged"):
         checkpoint.load(path)
+
+
+def test_files_that_are_not_part_of_a_checkpoint_are_not_read(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    (path / "junk.safetensors").write_bytes(b"not weights")
+    assert checkpoint.load(path).tensors.keys() == {"model"}
+
+
+def test_a_manifest_names_files_of_its_own_folder(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, "../other.safetensors": manifest["state.json"]}))
+    with pytest.raises(UserError, match="not a file in it"):
+        checkpoint.load(path)

@@ -47,7 +47,7 @@ def parse_host(text: str, origin: str) -> Host:
     if found["number"] is not None:
         numbers.setdefault("port" if found["user"] else "slots", int(found["number"]))
     name = found["six"] or found["name"]
-    if name.startswith("-"):
+    if name.startswith("-") or (found["user"] or "").startswith("-"):
         raise UserError(f"{origin}: {text!r} is not a host", why="ssh would take it for an option", remedy=_FORMS)
     slots, port = numbers.get("slots"), numbers.get("port")
     if slots == 0 or (port is not None and not 0 < port < 65536):

@@ -71,10 +71,22 @@ def verify_step(run: Path, step: int) -> None:
     verify(find_step(run / FOLDER, step))
 
 
+def inside(run: Path, name: str) -> Path:
+    """The path of a file of the run that another host has named; refuses one outside of the run's folder."""
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts or "\0" in name:
+        raise UserError(
+            f"another host named the file {name!r}",
+            why="it is not inside of the run's folder",
+            remedy="check that the hosts of the job run Phalanx, and nothing else answers in their place",
+        )
+    return run / name
+
+
 def read_chunk(run: Path, name: str, offset: int) -> str | None:
     """A chunk of a file in base 64: empty at the end of the file, None if there is no such file."""
     try:
-        with (run / name).open("rb") as file:
+        with inside(run, name).open("rb") as file:
             file.seek(offset)
             return base64.b64encode(file.read(CHUNK_BYTES)).decode()
     except FileNotFoundError:
@@ -86,7 +98,7 @@ def write_chunk(run: Path, name: str, offset: int, chunk: str) -> None:
 
     Each message has one chunk, so the unfinished file has a fixed name, unlike in `write_atomically`.
     """
-    path = run / name
+    path = inside(run, name)
     part = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{PART}")
     if offset == 0:
         path.parent.mkdir(parents=True, exist_ok=True)

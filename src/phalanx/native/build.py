@@ -13,6 +13,7 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -95,8 +96,10 @@ def _find(source: Path, instead: str) -> Library:
         march = f"-march={compiler_architecture()}"
         command = [*_compiler(source.suffix), march, *FLAGS, *(PARALLEL if source.stem in PARALLEL_SOURCES else ())]
         target = cache_folder() / f"{source.stem}-{library_key(source, command)}.so"
-        if not target.exists():
+        if not target.exists() or _changeable(target):
             _build(source, command, target)
+            if others := _changeable(target):
+                raise _NotBuilt(f"{others}; set XDG_CACHE_HOME to a folder of your own")
         try:
             handle = ctypes.CDLL(str(target))
         except OSError:  # a crash of the machine may have left a damaged file
@@ -137,6 +140,20 @@ def _cpu() -> str:
     return "\n".join([platform.machine(), *(line for line in lines if line.startswith(telling))])
 
 
+def _changeable(library: Path) -> str:
+    """Who but this user and root can put code into the library, or exchange it; empty if nobody can."""
+    path = library.resolve()
+    for place in (path, *path.parents):
+        status = place.stat()
+        if status.st_uid not in (os.geteuid(), 0):
+            return f"{place} belongs to another user"
+        # A folder with the sticky bit, such as /tmp, protects what is in it.
+        ours = place in (path, path.parent)
+        if status.st_mode & (0o022 if ours else 0o002) and not (place.is_dir() and status.st_mode & stat.S_ISVTX):
+            return f"{place} can be changed by other users"
+    return ""
+
+
 def _build(source: Path, command: list[str], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # The linker writes the library by its name, so this is a folder and a rename rather than `write_atomically`.
@@ -155,5 +172,6 @@ def _build(source: Path, command: list[str], target: Path) -> None:
         except subprocess.CalledProcessError as error:
             complaint = error.stderr.strip().splitlines() or ["no message"]
             raise _NotBuilt(f"{command[0]} refused {source.name}: {complaint[-1]}") from None
+        linked.chmod(0o755)  # whatever the umask: nobody else writes it
         sync(linked)
         linked.replace(target)

@@ -23,7 +23,7 @@ from phalanx.errors import UserError
 from phalanx.net.allowlist import Allowlist
 from phalanx.net.interfaces import address_towards, is_loopback, is_own
 
-_REMEDY = "set PHALANX_KEY_FILE to a file that every host sees, made once: openssl rand -hex 32 > FILE"
+_REMEDY = "set PHALANX_KEY_FILE to a file that every host sees, made once: (umask 077; openssl rand -hex 32 > FILE)"
 _SHOWN = 4  # hosts that a line names
 
 

@@ -31,6 +31,7 @@ from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
 from phalanx.runs.folder import RunFolder
+from phalanx.runs.lock import hold_run
 from phalanx.runs.summary import write_summary
 from phalanx.signals import StopRequest
 
@@ -40,11 +41,17 @@ def train_as(request: Request, console: Console, role: Role, log: Console | None
     started = time.perf_counter()
     if role.rank == 0:
         claim(sys.stdout)
+    known = request.resume.path if request.resume else role.run
     try:
-        agreed = agree(request, role)
-        training = build_training(agreed, lambda text: reports.observer.emit(ev.Note(training.state.step, text)))
-        reports = open_reports(agreed, training, [console, *([log] if log else [])])
-        return _train(agreed, training, reports, started)
+        with contextlib.ExitStack() as held:
+            if role.rank == 0 and known is not None:
+                held.enter_context(hold_run(known))
+            agreed = agree(request, role)
+            training = build_training(agreed, lambda text: reports.observer.emit(ev.Note(training.state.step, text)))
+            reports = open_reports(agreed, training, [console, *([log] if log else [])])
+            if role.rank == 0 and known is None:
+                held.enter_context(hold_run(reports.folder.path))
+            return _train(agreed, training, reports, started)
     except LostWorker as error:
         if not role.elastic:
             raise

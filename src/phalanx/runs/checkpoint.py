@@ -239,7 +239,7 @@ def load(path: Path) -> Loaded:
     """Read a checkpoint, verifying every byte."""
     from safetensors.torch import load_file
 
-    verify(path)
+    names = verify(path)
     state = json.loads((path / STATE).read_text(encoding="utf-8"))
     if state.get("format") != FORMAT:
         raise UserError(
@@ -247,22 +247,26 @@ def load(path: Path) -> Loaded:
             why=f"this version of Phalanx reads format {FORMAT}",
             remedy="use the version that wrote it (see state.json)",
         )
-    return Loaded(path, {file.stem: load_file(file) for file in sorted(path.glob("*.safetensors"))}, state)
+    files = [path / name for name in names if name.endswith(".safetensors")]
+    return Loaded(path, {file.stem: load_file(file) for file in files}, state)
 
 
-def verify(path: Path) -> None:
-    """Refuse a checkpoint whose files differ from its manifest."""
+def verify(path: Path) -> list[str]:
+    """Refuse a checkpoint whose files differ from its manifest. Returns their names; other files are not part of it."""
     damage = _damage(path)
     if damage:
         raise UserError(
             f"the checkpoint {path} is damaged", why=damage, remedy="use an earlier checkpoint, or a backup"
         )
+    return sorted(json.loads((path / MANIFEST).read_text(encoding="utf-8")))
 
 
 def _damage(path: Path) -> str:
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         for name, expected in manifest.items():
+            if Path(name).name != name:
+                return f"its {MANIFEST} names {name}, which is not a file in it"
             file = path / name
             if not file.is_file():
                 return f"{name} is missing"

@@ -65,6 +65,12 @@ class RunFolder:
                 why=f"its config.yaml cannot be read ({error})",
                 remedy="give the folder of a run",
             ) from error
+        if not isinstance(tree, dict):
+            raise UserError(
+                f"{self.path} cannot be resumed",
+                why=f"its config.yaml {'is empty' if tree is None else 'holds no settings'}",
+                remedy="restore it from a backup; or start a new run from its weights with --init-from",
+            )
         return Layer(str(self.config), tree)
 
 

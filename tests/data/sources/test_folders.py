@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from phalanx.data.augment.framing import CentreCrop
 from phalanx.data.sources.encoded import decode_pool
 from phalanx.data.sources.folders import FileSource, Names, open_class_folders
 from phalanx.errors import UserError
@@ -127,3 +128,11 @@ def test_real_imagenet_folders() -> None:
     np.testing.assert_array_equal(np.bincount(source.labels), [50] * 10)
     result = source.read(np.arange(0, 500, 10), FixedViews(224), 0, replace_bad=False)
     assert (result.images.shape, result.bad) == ((50, 224, 224, 3), [])
+
+
+def test_a_pipe_with_an_images_name_is_a_bad_image_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    write_images(tmp_path / "d", {"ape": 2, "cat": 2})
+    os.mkfifo(tmp_path / "d" / "ape" / "x.png")
+    source = open_class_folders(tmp_path / "d", channels=None, pool=None)
+    read = source.read(np.arange(5), CentreCrop(8), 0, replace_bad=False)
+    assert read.bad == [(2, "it is not a regular file")]

@@ -293,6 +293,7 @@ def test_our_own_role_comes_back_whatever_stands_around_it() -> None:
 
 def test_a_key_comes_from_a_file_unless_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from-file\n")
+    (tmp_path / "key").chmod(0o600)
     variables = {**TORCHRUN, "PHALANX_KEY_FILE": str(tmp_path / "key")}
     read, given = role_from_env(variables), role_from_env({**variables, "PHALANX_KEY": "given"})
     assert read is not None

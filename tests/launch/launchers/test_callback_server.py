@@ -43,6 +43,7 @@ def test_key_and_token_are_required() -> None:
                 await connect(context, Callback(good.address, z85.decode(public), good.token)),
                 await connect(context, good, encrypted=False),
             ]
+            await refused[0].send(encode({"token": "ключ"}))  # text that is not ASCII ended the listener
             assert not await server.wait(SHORT_S)
             agent = await connect(context, good)
             assert await server.wait(10)

@@ -1,6 +1,7 @@
 """Image files in class folders: `train/<class>/*.jpg`, scanned without a stat per file, names stored compactly."""
 
 import os
+import stat
 from array import array
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.labelled import Labels
 from phalanx.data.sources.window import read_at
@@ -55,9 +57,12 @@ class FileSource(EncodedSource):
     def encoded(self, index: int) -> bytes:
         # Takes half the time of Path.read_bytes, most of which holds Python's lock.
         path = os.path.join(os.fsencode(self.root), self.names[index])  # noqa: PTH118 - names are bytes
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
         try:
-            return read_at(descriptor, 0, os.fstat(descriptor).st_size)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise BadImage("it is not a regular file")
+            return read_at(descriptor, 0, status.st_size)
         finally:
             os.close(descriptor)
 

@@ -97,7 +97,8 @@ class CallbackServer:
 
     def _admit(self, identity: bytes, message: Message) -> None:
         """Add a connection with the right token. Others get no answer."""
-        if not hmac.compare_digest(str(message.get("token")), self.callback.token):
+        sent = str(message.get("token")).encode(errors="replace")  # text that is not ASCII cannot be compared
+        if not hmac.compare_digest(sent, self.callback.token.encode()):
             return
         connection = Connection(identity, str(message.get("address")))
         if len(self.connections) >= self._expected:
