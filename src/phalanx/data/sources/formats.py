@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.custom import is_data_reference
@@ -13,8 +13,8 @@ from phalanx.data.sources.folders import look
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.image_folders import open_folder, open_folder_val
 from phalanx.data.sources.labelled import Labelled
-from phalanx.data.sources.lists import open_list
-from phalanx.data.sources.lists_beside import LIST_ENDINGS, FoundList, Lists, find_lists
+from phalanx.data.sources.list_folders import is_list, open_lists, open_lists_val
+from phalanx.data.sources.lists_beside import LIST_ENDINGS
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
 from phalanx.data.sources.shards.find_files import is_pattern
@@ -24,7 +24,6 @@ from phalanx.data.sources.shards.shard_format import ShardFormat
 from phalanx.data.sources.shards.tar import is_tar
 from phalanx.data.sources.shards.tfrecord import is_tfrecord, open_tfrecord
 from phalanx.data.sources.shards.webdataset import open_webdataset
-from phalanx.data.sources.splits import names_of_validation
 from phalanx.errors import UserError, nearest
 
 
@@ -112,68 +111,6 @@ def _holds_images(path: Path) -> bool:
     return bool(found.folders or found.images)
 
 
-def _is_list(path: Path) -> bool:
-    """A list, or a folder with lists beside its images: these know better than folders what the classes are."""
-    if path.is_dir():
-        return find_lists(path) is not None
-    return path.is_file() and path.suffix.lower() in LIST_ENDINGS
-
-
-def _list(path: Path, request: OpenRequest) -> Labelled:
-    if not path.is_dir():
-        return _listed(FoundList(path, path.parent), request)
-    found = _lists_in(path, request)
-    source = _listed(found.train, request)
-    notes = [f"labels: {found.train.path}, found beside the images"]
-    if found.val is not None and found.val_split == "test":
-        unused = _refusal(found.val, replace(request, classes=source.classes))
-        notes += [f"{found.val.path} is not used: {unused.what}"] if unused else []
-    return replace(source, notes=(*source.notes, *notes))
-
-
-def _listed(found: FoundList, request: OpenRequest) -> Labelled:
-    return open_list(found.path, request.classes, channels=request.channels, pool=request.pool, root=found.root)
-
-
-def _refusal(test: FoundList, request: OpenRequest) -> UserError | None:
-    """Why a test list cannot serve as validation: those of competitions have no labels."""
-    try:
-        _listed(test, request)
-    except UserError as error:
-        return error
-    return None
-
-
-def _lists_in(folder: Path, request: OpenRequest) -> Lists:
-    found = find_lists(folder, request.tree)
-    if found is None:
-        raise UserError(
-            f"{folder} has no list of its images",
-            why="a list has lines `path label`, and its paths exist beside it",
-            remedy="name the list itself: list:FILE; for class folders: folder:PATH",
-        )
-    return found
-
-
-def _list_val(path: Path, request: OpenRequest) -> Labelled | None:
-    """The validation list of a folder; or the one beside a training list: val.txt of train.txt."""
-    found = _lists_in(path, request) if path.is_dir() else None
-    if found is None:
-        return _list_beside(path, request)
-    if found.val is None or (found.val_split == "test" and _refusal(found.val, request)):
-        return None
-    source = _listed(found.val, request)
-    return replace(source, notes=(*source.notes, f"validation: {found.val.path}, found beside {found.train.path.name}"))
-
-
-def _list_beside(path: Path, request: OpenRequest) -> Labelled | None:
-    """The validation list beside a training list: val.txt of train.txt, val_list.txt of train_list.txt."""
-    val = next((other for name in names_of_validation(path.name) if (other := path.with_name(name)).is_file()), None)
-    if val is None:
-        return None
-    return replace(_list(val, request), notes=(f"validation: {val}, found beside {path.name}",))
-
-
 def _only_by_name(path: Path) -> bool:
     return False
 
@@ -252,9 +189,9 @@ FORMATS: dict[str, Format] = {
     "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
     "list": Format(
         f"a list of lines `path label` ({' '.join(LIST_ENDINGS)})",
-        _is_list,
-        _list,
-        _list_val,
+        is_list,
+        open_lists,
+        open_lists_val,
     ),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",

@@ -36,13 +36,14 @@ class Layout:
     lists: SplitLists | None
     train_notes: tuple[str, ...]
     val_notes: tuple[str, ...]
+    flat: Path | None = None  # where all images are directly in one folder
 
 
 def open_folder(path: Path, request: OpenRequest) -> Labelled:
     """The training part of a folder, or everything."""
     layout = find_layout(path, request)
     if layout.train is None:
-        return _open_flat(path, path, request)
+        return _open_flat(layout.flat or path, path, request)
     source = _open(layout.train, request, layout.train_notes)
     return source if layout.lists is None else _listed(source, layout.lists, "train")
 
@@ -70,9 +71,11 @@ def find_layout(path: Path, request: OpenRequest, *, needs_train: bool = True) -
     if not level.classes:
         if not tree.holds(level.folder):
             raise _no_images(tree, path)
-        return Layout(path, None, None, "val", None, (), ())
+        return Layout(path, None, None, "val", None, (), (), flat=level.folder)
     if "val" in level.classes or "test" in level.classes:
         return _class_first(path, level, tree)
+    if known and (flat := _only_folder(level, known)) and _has_labels(flat, path, request, list(known)):
+        return Layout(path, None, None, "val", None, (), (), flat=flat)
     lists = find_split_lists(tree, level.folder, level.names, path)
     folders = ClassFolders(level.folder, level.classes["train"], class_level is not None)
     return Layout(path, folders, None, "val", lists, _notes(path, level, tree), ())
@@ -120,9 +123,15 @@ def _val_of_splits(
     found = find_level(tree, folder, known=known, splits=False, class_level=class_level)
     if not found.classes:
         return found.folder, split, notes
-    if len(found.names) == 1 and os.fsdecode(found.names[0]) not in known:  # tiny-imagenet's val/images/
-        return below(found.folder, found.names[0]), split, notes
+    if flat := _only_folder(found, known):
+        return flat, split, notes
     return ClassFolders(found.folder, found.classes["train"], class_level is not None), split, notes
+
+
+def _only_folder(level: Level, known: Collection[str]) -> Path | None:
+    """The only folder of a level, if it is not a class: tiny-imagenet's val/images/."""
+    name = level.names[0]
+    return None if len(level.names) > 1 or os.fsdecode(name) in known else below(level.folder, name)
 
 
 def _class_first(path: Path, level: Level, tree: FolderTree) -> Layout:
@@ -198,7 +207,7 @@ def _open_flat(folder: Path, top: Path, request: OpenRequest) -> FileSource:
         raise UserError(
             f"{folder} holds no class folders",
             why=f"it holds {len(images):,} images such as {os.fsdecode(images[0])}, and nothing says of which class",
-            remedy=refusals.how_to_label(folder, images[0]),
+            remedy=refusals.how_to_label(folder, os.fsdecode(images[0])),
         )
     if request.config.val_labels is not None:
         labels = request.config.val_labels

@@ -65,10 +65,10 @@ def find_level(
         here = Level(folder, classes={"train": _each(tree.look(folder).folders)}, left_out=tuple(left_out))
         if not branches:
             return Level(folder, left_out=tuple(left_out))
-        if known and any(branch.text in known for branch in branches):
-            return here
         if splits and (by_split := _class_first(tree, folder, branches)):
             return Level(folder, classes=by_split, left_out=tuple(left_out))
+        if known and any(branch.text in known for branch in branches):
+            return here
         chosen = _way_down(tree, folder, branches)
         if chosen is None:
             return here

@@ -59,13 +59,12 @@ def flat_splits(tree: FolderTree, folder: Path, train: str) -> UserError:
     return UserError(
         f"{folder / train} holds {len(images):,} images and no class folders",
         why=f"nothing says which class an image such as {os.fsdecode(images[0])} has; seen: {outline(tree, folder)}",
-        remedy=how_to_label(folder / train, images[0]),
+        remedy=how_to_label(folder / train, os.fsdecode(images[0])),
     )
 
 
-def how_to_label(folder: Path, image: bytes) -> str:
+def how_to_label(folder: Path, name: str) -> str:
     """The remedy for images without labels, with one of them as the example."""
-    name = os.fsdecode(image)
     guess = name.rstrip("0123456789").partition(".")[0].rstrip("0123456789-_ ") or "cat"
     return (
         f"put the images of each class into a folder of its own, such as {folder}/{guess}/{name}; "

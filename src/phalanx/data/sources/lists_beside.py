@@ -39,6 +39,7 @@ class Lists:
     train: FoundList
     val: FoundList | None
     val_split: Split = "val"
+    test: FoundList | None = None  # that is not used, since there is `val`
 
 
 def find_lists(path: Path, tree: FolderTree | None = None) -> Lists | None:
@@ -66,8 +67,8 @@ def _in_folder(tree: FolderTree, folder: Path) -> Lists | None:
         unnamed = by_split.get(None, [])
         return Lists(unnamed[0], None) if len(unnamed) == 1 and _is_flat(tree, folder) else None
     val_split: Split = "val" if "val" in by_split else "test"
-    val = by_split.get(val_split, [])
-    return Lists(_plainest(folder, train), _plainest(folder, val) if val else None, val_split)
+    val, test = (_plainest(folder, by_split[split]) if split in by_split else None for split in (val_split, "test"))
+    return Lists(_plainest(folder, train), val, val_split, None if test == val else test)
 
 
 def _is_flat(tree: FolderTree, folder: Path) -> bool:
