@@ -45,12 +45,12 @@ def _of_lines(text: str) -> NameFile:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
         raise NoNames("it is empty")
-    if all(pairs := [_NUMBER_FIRST.fullmatch(line) for line in lines]):
-        return _keyed({pair[1]: pair[2] for pair in pairs if pair})
-    last = [_NUMBER_LAST.fullmatch(line) for line in lines]
-    numbers = {pair[2]: pair[1] for pair in last if pair}
-    if len(numbers) == len(lines) and _counted(numbers) is not None:  # names may end with a number of their own
-        return _keyed(numbers)
+    for pattern, number, name in ((_NUMBER_FIRST, 1, 2), (_NUMBER_LAST, 2, 1)):
+        pairs = [pattern.fullmatch(line) for line in lines]
+        by_number = {pair[number]: pair[name] for pair in pairs if pair}
+        # Otherwise a number is part of the name: `garment 1`, `garment 2`.
+        if len(set(by_number.values())) == len(lines) and _counted(by_number) is not None:
+            return _keyed(by_number)
     return NameFile(lines, {})
 
 
