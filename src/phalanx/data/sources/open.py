@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.base import Source
 from phalanx.data.sources.class_names import find_naming, known_in_order, places_of
 from phalanx.data.sources.dataset import open_dataset, open_dataset_val
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
@@ -25,8 +24,8 @@ from phalanx.errors import UserError
 class Splits:
     """The data of a run, and notes for the user about how it was found."""
 
-    train: Source
-    val: Source
+    train: Labelled
+    val: Labelled
     notes: list[str]
 
 
