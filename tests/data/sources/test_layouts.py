@@ -223,7 +223,7 @@ def test_parts_of_one_set_are_no_classes(tmp_path: Path) -> None:
 
 def test_no_images_at_all(tmp_path: Path) -> None:
     make_tree(tmp_path, "a/notes.txt", "b/", "README.md")
-    assert_helpful(refused(tmp_path), "holds no images", "a/ (no images)", "README.md")
+    assert_helpful(refused(tmp_path), "holds no images", "a/ (no images, 1 files such as notes.txt)", "README.md")
 
 
 # What is told and left out

@@ -154,7 +154,7 @@ def open_class_folders(
         for folder in folders:
             inside = images_below(root / os.fsdecode(folder))
             if not found.level_given:
-                _refuse_nested(root / os.fsdecode(folder), inside.images)
+                _refuse_nested(root / os.fsdecode(folder), inside)
             for image in inside.images:
                 names.append(folder + b"/" + image)
             below.add(inside)
@@ -220,6 +220,8 @@ class Below:
     """All images of a folder and of the folders in it, relative to it; and what else is there."""
 
     images: list[bytes] = field(default_factory=list)
+    direct: int = 0  # images directly in the folder
+    folders: list[bytes] = field(default_factory=list)  # in the folder, with images
     others: int = 0  # files that are no images
     skipped: Counter[bytes] = field(default_factory=Counter)  # folders that were not looked into, by name
 
@@ -231,9 +233,10 @@ class Below:
 
 def images_below(folder: Path) -> Below:
     found = look(folder)
-    below = Below(found.images, len(found.files), Counter(found.skipped))
+    below = Below(found.images, len(found.images), others=len(found.files), skipped=Counter(found.skipped))
     for name in found.folders:
         deeper = images_below(folder / os.fsdecode(name))
+        below.folders += [name] if deeper.images else []
         below.images += [name + b"/" + image for image in deeper.images]
         below.add(deeper)
     return below
@@ -250,14 +253,12 @@ def is_nested(num_images: int, num_folders: int) -> bool:
     return num_folders > 1 and num_images < num_folders
 
 
-def _refuse_nested(folder: Path, images: Sequence[bytes]) -> None:
+def _refuse_nested(folder: Path, below: Below) -> None:
     """Refuse a class that holds folders of images: they may be the classes."""
-    inner = dict.fromkeys(image.partition(b"/")[0] for image in images if b"/" in image)
-    direct = sum(b"/" not in image for image in images)
-    if is_nested(direct, len(inner)):
+    if is_nested(below.direct, len(below.folders)):
         raise UserError(
             f"it is not clear whether {folder} is a class or holds classes",
-            why=f"{direct or 'no'} images are directly in it, others in {len(inner):,} folders: {some(list(inner))}",
+            why=f"{below.direct or 'no'} images are directly in it, others in the folders {some(below.folders)}",
             remedy=f"for classes inside of it: --data {folder}; if the folders beside it in {folder.parent} are the "
             f"classes: --data {folder.parent} data.class_level=1",
         )

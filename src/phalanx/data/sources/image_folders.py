@@ -207,7 +207,8 @@ def _open_flat(folder: Path, top: Path, request: OpenRequest) -> FileSource:
         raise UserError(
             f"{folder} holds no class folders",
             why=f"it holds {len(images):,} images such as {os.fsdecode(images[0])}, and nothing says of which class",
-            remedy=refusals.how_to_label(folder, os.fsdecode(images[0])),
+            remedy=f"if it is one of several class folders, name the one that holds them: --data {folder.parent}; else "
+            + refusals.how_to_label(folder, os.fsdecode(images[0])),
         )
     if request.config.val_labels is not None:
         labels = request.config.val_labels

@@ -90,7 +90,7 @@ def _way_down(tree: FolderTree, folder: Path, branches: Sequence[Branch]) -> Bra
     if len(likely) == 1 and likely[0].is_level:
         return likely[0]
     with_splits = [branch for branch in levels if "train" in split_folders(map(os.fsdecode, branch.inside))]
-    if len(with_splits) == len(branches):
+    if with_splits and len(levels) == len(branches):
         raise refusals.several_datasets(folder, branches)
     raise refusals.levels_unclear(folder, branches)
 

@@ -13,19 +13,21 @@ LISTS = "or write a list of lines `path label` and give --data list:FILE"
 
 
 def outline(tree: FolderTree, folder: Path) -> str:
-    """A folder and what is in it, for an error: `pets: images/ (7,390 images), annotations/ (no images), README`."""
+    """A folder and what is in it, for an error: `pets: images/ (7,390 images), annotations/ (list.txt …), README`."""
     found = tree.look(folder)
-    inside = []
-    for name in found.folders[:6]:
-        there = tree.look(below(folder, name))
-        what = f"{len(there.images):,} images" if there.images else "no images"
-        inside.append(
-            f"{os.fsdecode(name)}/ ({what}" + (f", {len(there.folders):,} folders)" if there.folders else ")")
-        )
+    inside = [f"{os.fsdecode(name)}/ ({_content(tree, below(folder, name))})" for name in found.folders[:6]]
     inside += [f"… {len(found.folders) - 6:,} more folders"] if len(found.folders) > 6 else []
     inside += [f"{len(found.images):,} images such as {os.fsdecode(found.images[0])}"] if found.images else []
     inside += [some(found.files, 3)] if found.files else []
     return f"{folder}: {', '.join(inside) or 'nothing'}"
+
+
+def _content(tree: FolderTree, folder: Path) -> str:
+    found = tree.look(folder)
+    what = [f"{len(found.images):,} images" if found.images else "no images"]
+    what += [f"{len(found.folders):,} folders"] if found.folders else []
+    what += [f"{len(found.files):,} files such as {os.fsdecode(found.files[0])}"] if found.files else []
+    return ", ".join(what)
 
 
 def levels_unclear(folder: Path, branches: Sequence[Branch]) -> UserError:
@@ -45,11 +47,11 @@ def levels_unclear(folder: Path, branches: Sequence[Branch]) -> UserError:
 
 
 def several_datasets(folder: Path, branches: Sequence[Branch]) -> UserError:
-    first = branches[0]
+    seen = "; ".join(f"{branch.text}/ holds the folders {some(branch.inside, 3)}" for branch in branches[:3])
     return UserError(
         f"{folder} holds {len(branches):,} datasets: {some([branch.name for branch in branches])}",
-        why=f"each has splits of its own: {first.text}/ holds {some(first.inside)}",
-        remedy=f"name one of them: --data {below(folder, first.name)}",
+        why=f"some of them have splits of their own: {seen}",
+        remedy=f"name one of them: --data {below(folder, branches[0].name)}",
     )
 
 

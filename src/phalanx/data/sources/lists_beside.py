@@ -49,11 +49,11 @@ def find_lists(path: Path, tree: FolderTree | None = None) -> Lists | None:
     while True:
         if found := _in_folder(tree, folder):
             return found
-        holders = tree.holders(folder)
-        likely = [name for name in holders if os.fsdecode(name).lower() not in ASIDES] or holders
-        if len(likely) != 1:
+        likely = (name for name in tree.look(folder).folders if os.fsdecode(name).lower() not in ASIDES)
+        holders = list(islice((name for name in likely if tree.holds(below(folder, name))), 2))
+        if len(holders) != 1:
             return None
-        folder = below(folder, likely[0])
+        folder = below(folder, holders[0])
 
 
 def _in_folder(tree: FolderTree, folder: Path) -> Lists | None:
