@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.formats import recognise
-from phalanx.data.sources.lists_beside import find_lists
+from phalanx.data.sources.layouts.lists_beside import find_lists
 from phalanx.data.sources.open import open_split
 from phalanx.errors import UserError
 from tests.data.samples import REAL, assert_helpful, needs_real_data

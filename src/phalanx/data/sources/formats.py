@@ -13,8 +13,8 @@ from phalanx.data.sources.folders import look
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.image_folders import open_folder, open_folder_val
 from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS
 from phalanx.data.sources.list_folders import is_list, open_lists, open_lists_val
-from phalanx.data.sources.lists_beside import LIST_ENDINGS
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
 from phalanx.data.sources.shards.find_files import is_pattern

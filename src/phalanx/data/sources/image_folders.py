@@ -5,8 +5,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from phalanx.data.sources import layout_refusals as refusals
-from phalanx.data.sources.folder_tree import FolderTree, below
 from phalanx.data.sources.folders import (
     ClassFolders,
     FileSource,
@@ -16,11 +14,13 @@ from phalanx.data.sources.folders import (
     some,
 )
 from phalanx.data.sources.labelled import Labelled, Part
-from phalanx.data.sources.labels_beside import find_labels
-from phalanx.data.sources.layout import Level, classes_found, find_level
+from phalanx.data.sources.layouts import refusals
+from phalanx.data.sources.layouts.labels_beside import find_labels
+from phalanx.data.sources.layouts.level import Level, classes_found, find_level
+from phalanx.data.sources.layouts.split_lists import SplitLists, find_split_lists, listed_rows
+from phalanx.data.sources.layouts.tree import FolderTree, below
 from phalanx.data.sources.lists import open_flat_folder
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.split_lists import SplitLists, find_split_lists, listed_rows
 from phalanx.data.sources.splits import WORDS, Split
 from phalanx.errors import UserError
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS, FoundList, Lists, find_lists
 from phalanx.data.sources.lists import open_list
-from phalanx.data.sources.lists_beside import LIST_ENDINGS, FoundList, Lists, find_lists
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.splits import names_of_validation
 from phalanx.errors import UserError

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from phalanx.data.sources.folder_tree import FolderTree
 from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.labelled import Labelled
-from phalanx.data.sources.layout_refusals import how_to_label, outline
+from phalanx.data.sources.layouts.refusals import how_to_label, outline
+from phalanx.data.sources.layouts.tree import FolderTree
 from phalanx.errors import UserError
 
 

@@ -4,7 +4,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.folder_tree import FolderTree
+from phalanx.data.sources.layouts.tree import FolderTree
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from phalanx.data.order import Indices
-from phalanx.data.sources.folder_tree import FolderTree
 from phalanx.data.sources.folders import FileSource
-from phalanx.data.sources.lists_beside import LIST_ENDINGS, first_lines
+from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS, first_lines
+from phalanx.data.sources.layouts.tree import FolderTree
 from phalanx.data.sources.splits import WORDS, Split
 
 PLACES = ("", "meta", "splits", "split", "lists")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from phalanx.data.sources import layout_refusals as refusals
-from phalanx.data.sources.folder_tree import Branch, FolderTree, below
 from phalanx.data.sources.folders import some
+from phalanx.data.sources.layouts import refusals
+from phalanx.data.sources.layouts.tree import Branch, FolderTree, below
 from phalanx.data.sources.splits import WORDS, Split, split_folders
 
 # Folders that lie beside data and are no classes, where another folder clearly holds the classes.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from phalanx.data.sources.folder_tree import FolderTree
 from phalanx.data.sources.labelled import Labels
-from phalanx.data.sources.lists_beside import ENDINGS, cells_of
+from phalanx.data.sources.layouts.lists_beside import ENDINGS, cells_of
+from phalanx.data.sources.layouts.tree import FolderTree
 from phalanx.data.sources.splits import split_word
 
 LARGEST_LIST_BYTES = 200_000_000

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from phalanx.data.sources.folder_tree import FolderTree, below
 from phalanx.data.sources.folders import IMAGE_ENDINGS
-from phalanx.data.sources.layout import ASIDES
+from phalanx.data.sources.layouts.level import ASIDES
+from phalanx.data.sources.layouts.tree import FolderTree, below
 from phalanx.data.sources.splits import Split, split_word
 from phalanx.errors import UserError
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from phalanx.data.sources.folder_tree import Branch, FolderTree, below
 from phalanx.data.sources.folders import some
+from phalanx.data.sources.layouts.tree import Branch, FolderTree, below
 from phalanx.errors import UserError
 
 LEVEL = "data.class_level"
