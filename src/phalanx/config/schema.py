@@ -41,7 +41,7 @@ class ModelConfig(Section):
     zero_init_last: bool = Field(True, description="last batch-norm gamma of each residual block starts at 0")
     drop: Share | None = Field(None, description="dropout rate before the classifier")
     drop_path: Share | None = Field(None, description="stochastic depth rate")
-    new_head: bool = Field(False, description="with --init-from: keep a fresh classifier if its shape differs")
+    new_head: bool = Field(False, description="with --init-from: classes that the saved classifier lacks start anew")
     freeze: list[str] = Field(
         [], description="parameters that stay as they are: names or patterns such as [layer1, '*.bn1.*']"
     )

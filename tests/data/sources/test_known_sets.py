@@ -69,6 +69,25 @@ def test_lists_that_start_from_the_folder_of_images(tmp_path: Path) -> None:
     assert by_class(splits.val, tmp_path) == {"a": ["images/4.png"], "b": ["images/5.png"]}
 
 
+def test_two_lists_of_one_split(tmp_path: Path) -> None:
+    make_tree(tmp_path, "images/0.png", "images/1.png")
+    for name in ("train.txt", "train.lst"):
+        (tmp_path / name).write_text("images/0.png a\nimages/1.png b\n")
+    assert_helpful(refused(tmp_path), "several lists of the same split: train.lst, train.txt", "--data")
+
+
+def test_a_test_list_without_labels_is_told(tmp_path: Path) -> None:
+    make_tree(tmp_path, *(f"images/{i}.png" for i in range(9)))
+    (tmp_path / "train.txt").write_text("".join(f"images/{i}.png {'ab'[i % 2]}\n" for i in range(8)))
+    (tmp_path / "test.txt").write_text("images/8.png unknown\n")
+    splits = opened(tmp_path)
+    assert (len(splits.train), len(splits.val)) == (6, 2)
+    assert (
+        f"{tmp_path / 'test.txt'} is not used: {tmp_path / 'test.txt'}, line 1: unknown label 'unknown'" in splits.notes
+    )
+    assert_helpful(refused(f"folder:{tmp_path}"), "all 9 images", "one class: 'images'")
+
+
 def test_other_texts_are_no_lists(tmp_path: Path) -> None:
     make_tree(tmp_path, *classes("", SCENES), "notes.txt", "requirements.txt")
     (tmp_path / "train_log.txt").write_text("epoch 1\nepoch 2\n")

@@ -196,6 +196,17 @@ def test_the_same_classes_in_several_folders(tmp_path: Path) -> None:
     assert (merged.train.classes, len(merged.train) + len(merged.val)) == (CATS, 18)
 
 
+def test_the_level_counts_from_the_splits(tmp_path: Path) -> None:
+    for split, count in (("train", 3), ("val", 1)):
+        make_tree(
+            tmp_path, *classes(f"{split}/birds", ["owl", "wren"], count), *classes(f"{split}/fish", ["eel"], count)
+        )
+    assert_helpful(refused(tmp_path), "birds/ holds the folders owl, wren", "directly in fish")
+    outer, inner = opened(tmp_path, class_level=1), opened(tmp_path, class_level=2)
+    assert (outer.train.classes, outer.val.labels.tolist()) == (["birds", "fish"], [0, 0, 1])
+    assert (inner.train.classes, inner.val.labels.tolist()) == (["eel", "owl", "wren"], [0, 1, 2])
+
+
 def test_a_class_among_others_that_holds_only_folders(tmp_path: Path) -> None:
     make_tree(tmp_path, *classes("", ["car", "bus"]), *classes("birds", ["owl", "wren"]))
     assert_helpful(refused(tmp_path), "birds/ holds the folders owl, wren", "directly in bus, car")

@@ -108,11 +108,12 @@ def _start_of_paths(tree: FolderTree, folder: Path, file: Path) -> Path | None:
 
 def _names_image(root: Path, cells: Sequence[str]) -> bool:
     """Whether one cell of a line is an image, and another is not: two images a line are no label."""
-    images = [_is_image(root, cell) for cell in cells]
+    images = [is_image(root, cell) for cell in cells]
     return any(images) and not all(images)
 
 
-def _is_image(root: Path, text: str) -> bool:
+def is_image(root: Path, text: str) -> bool:
+    """Whether a path in a list is an image below a folder, maybe written without its ending."""
     name = text.strip().replace("\\", "/")
     if not name or name.endswith("/"):
         return False

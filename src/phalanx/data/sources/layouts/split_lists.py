@@ -9,7 +9,7 @@ import numpy as np
 
 from phalanx.data.order import Indices
 from phalanx.data.sources.folders import FileSource
-from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS, first_lines
+from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS, first_lines, is_image
 from phalanx.data.sources.layouts.tree import FolderTree
 from phalanx.data.sources.splits import WORDS, Split
 
@@ -29,32 +29,38 @@ class SplitLists:
 def find_split_lists(tree: FolderTree, classes: Path, names: Sequence[bytes], top: Path) -> SplitLists | None:
     """Lists of images in the class folders `names` of `classes`, in it or in a folder above it up to `top`."""
     above = [classes, *classes.parents]
-    known = set(map(os.fsdecode, names))
+    known = frozenset(map(os.fsdecode, names))
     for folder in above[: above.index(top) + 1] if top in above else above[:1]:
         for place in PLACES:
-            found = _in_place(tree, folder / place, known)
+            found = _in_place(tree, folder / place, classes, known)
             val: Split = "val" if "val" in found else "test"
             if "train" in found and val in found:
                 return SplitLists(found["train"], found[val], val)
     return None
 
 
-def _in_place(tree: FolderTree, place: Path, classes: set[str]) -> dict[Split, Path]:
+def _in_place(tree: FolderTree, place: Path, root: Path, classes: frozenset[str]) -> dict[Split, Path]:
     if not place.is_dir():
         return {}
     files = [Path(os.fsdecode(name)) for name in tree.look(place).files]
     lists = {WORDS[file.stem.lower()]: place / file for file in files if _is_split_list(file)}
-    return {split: path for split, path in lists.items() if _names_classes(path, classes)}
+    return {split: path for split, path in lists.items() if _names_images(path, root, classes)}
 
 
 def _is_split_list(file: Path) -> bool:
     return file.stem.lower() in WORDS and file.suffix.lower() in LIST_ENDINGS
 
 
-def _names_classes(path: Path, classes: set[str]) -> bool:
-    """Whether the first lines are `class/image`, maybe below other folders, and nothing else."""
+def _names_images(path: Path, root: Path, classes: frozenset[str]) -> bool:
+    """Whether most of the first lines are images of the classes and nothing else, maybe below other folders."""
     lines = first_lines(path, LINES_TRIED)
-    return bool(lines) and all("\t" not in line and classes.intersection(line.split("/")[:-1]) for line in lines)
+    return sum(_names_image(line, root, classes) for line in lines) * 2 > len(lines)
+
+
+def _names_image(line: str, root: Path, classes: frozenset[str]) -> bool:
+    parts = line.replace("\\", "/").split("/")
+    start = next((start for start, part in enumerate(parts[:-1]) if part in classes), None)
+    return start is not None and is_image(root, "/".join(parts[start:]))
 
 
 def listed_rows(source: FileSource, path: Path) -> tuple[Indices, list[str]]:
