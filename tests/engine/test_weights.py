@@ -1,5 +1,6 @@
 """Saved weights go into a model that they fit, and anything else is refused with the reason."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -194,13 +195,28 @@ def test_a_new_head_stays_fresh_where_the_classes_are_others(tmp_path: Path) -> 
         assert torch.equal(tensor, expected[name]), name
 
 
+def test_a_file_of_weights_with_the_names_of_an_export_is_matched_by_name(tmp_path: Path) -> None:
+    tiny = tiny_run()
+    tiny.state.model.default_cfg = {"classifier": "6"}  # type: ignore[assignment]  # as timm's models say it
+    saved = {name: tensor + 1 for name, tensor in tiny.weights().items()}
+    save_file({name: tensor.contiguous() for name, tensor in saved.items()}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"label_names": ["d", "c", "b", "a"]}))
+    named = replace(tiny.spec, classes=["a", "b", "c", "d"])
+    (note,) = initialize_from(tmp_path / "model.safetensors", tiny.state, named, new_head=False)
+    assert "matched by name" in note
+    assert torch.equal(tiny.weights()["6.weight"], saved["6.weight"].flip(0))
+    assert torch.equal(tiny.weights()["0.weight"], saved["0.weight"])
+
+
 def test_a_new_run_starts_from_a_file_of_weights(tmp_path: Path) -> None:
     tiny = tiny_run()
     wanted = {name: tensor + 1 for name, tensor in tiny.weights().items()}
     save_file({name: tensor.contiguous() for name, tensor in wanted.items()}, tmp_path / "weights.safetensors")
     other = replace(tiny.spec, model="another", classes=["a", "b"])  # a file says nothing of these
-    initialize_from(tmp_path / "weights.safetensors", tiny.state, other, new_head=False)
+    tiny.state.model.default_cfg = {"classifier": "6"}  # type: ignore[assignment]  # as timm's models say it
+    (note,) = initialize_from(tmp_path / "weights.safetensors", tiny.state, other, new_head=False)
     assert same(tiny.weights(), wanted)
+    assert note == f"{tmp_path / 'weights.safetensors'} does not name its classes: its classifier was matched by number"
     (tmp_path / "weights.pth").write_bytes(b"\x80\x02}q\x00.")
     with pytest.raises(UserError) as caught:
         initialize_from(tmp_path / "weights.pth", tiny.state, tiny.spec, new_head=False)

@@ -17,6 +17,7 @@ from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch, Source
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
+from phalanx.data.sources.holdout import with_classes
 from phalanx.data.sources.open import open_data, open_split
 from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
@@ -104,14 +105,17 @@ def _validation(trained: Trained, console: Console) -> Source:
         splits = open_data(trained.config.data, threads=trained.threads)
     except UserError as error:  # the run may have moved, or started in another folder
         raise UserError(error.what, why=error.why, remedy=f"{error.remedy}; or name the data: --data PATH") from error
-    if splits.val.classes != trained.spec.classes:
+    _note(console, splits.notes)
+    try:
+        val, matched = with_classes(splits.val, trained.spec.classes, trained.config.data.source)
+    except UserError as error:
         raise UserError(
             f"{trained.config.data.source} has other classes than the model",
-            why="the data has changed since the model was trained on it",
+            why=f"the data has changed since the model was trained on it: {error.what}",
             remedy="name data with the model's classes: --data PATH",
-        )
-    _note(console, splits.notes)
-    return splits.val
+        ) from error
+    _note(console, matched)
+    return val
 
 
 def _other(trained: Trained, data: str, console: Console) -> Source:

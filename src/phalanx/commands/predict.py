@@ -101,7 +101,7 @@ def _files(path: Path) -> list[bytes]:
     """The file itself; or all images of a folder and its subfolders."""
     if not path.is_dir():
         return [os.fsencode(path)]
-    return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path)[0]]
+    return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path).images]
 
 
 def file_images(names: list[bytes], trained: Trained) -> FileSource:

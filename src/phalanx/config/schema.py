@@ -41,7 +41,7 @@ class ModelConfig(Section):
     zero_init_last: bool = Field(True, description="last batch-norm gamma of each residual block starts at 0")
     drop: Share | None = Field(None, description="dropout rate before the classifier")
     drop_path: Share | None = Field(None, description="stochastic depth rate")
-    new_head: bool = Field(False, description="with --init-from: keep a fresh classifier if its shape differs")
+    new_head: bool = Field(False, description="with --init-from: classes that the saved classifier lacks start anew")
     freeze: list[str] = Field(
         [], description="parameters that stay as they are: names or patterns such as [layer1, '*.bn1.*']"
     )
@@ -69,6 +69,16 @@ class DataConfig(Section):
     )
     val: str | None = Field(None, description="validation data, written like `source`; default: found beside it")
     val_labels: Path | None = Field(None, description="label list of a flat validation folder")
+    class_names: list[str] | Path | None = Field(
+        None,
+        description="names of classes that are numbers in the data: a list, or a file such as labels.txt or "
+        "class_to_idx.json; default: found beside the data",
+    )
+    class_level: Count | None = Field(
+        None,
+        description="which folders are the classes: 1 for those in `source` (or in its train and val), 2 for those in "
+        "these; default: found",
+    )
     val_share: Share = Field(0.1, description="share held out where the data has no validation part")
     image_size: Count | None = Field(None, description="input height and width; default: what the data suggests")
     channels: Literal[1, 3] | None = Field(None, description="grey (1) or colour (3); default: the data's own")

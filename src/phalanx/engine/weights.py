@@ -1,10 +1,12 @@
 """Load saved weights into a model: to resume a run, to start from another run, to use a checkpoint."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
 
+from phalanx.engine.classifier import fit_classifier, match_classes
 from phalanx.engine.loop import StepPlan
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Best, TrainState
@@ -39,7 +41,7 @@ def restore(
         loaded, warnings = checkpoint.load_newest(folder)
     else:
         loaded = checkpoint.load(rewind.find_step(folder, at_step))
-    refuse_other_identity(loaded, spec)
+    warnings += refuse_other_identity(loaded, spec)
     load_weights(state.model, loaded.tensors["model"], str(loaded.path))
     if state.ema is not None:
         load_weights(state.ema.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
@@ -101,23 +103,51 @@ def _recall_best(state: TrainState, known: list[Eval]) -> None:
         state.best = Best(best.top1, best.topk, best.step, best.epoch, best.metrics)
 
 
-def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> None:
-    """Load the weights of a run, a checkpoint or a safetensors file into a new run."""
+def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> list[str]:
+    """Load the weights of a run, a checkpoint or a safetensors file into a new run; notes for the user.
+
+    The classifier is matched by the names of the classes. With `new_head`, classes without a match start anew.
+    """
     if place.is_file():
-        tensors = _read_file(place)
+        tensors, classes = _read_file(place), _classes_beside(place)
     else:
         loaded = checkpoint.load(checkpoint.find(place))
         if not new_head:
-            refuse_other_identity(loaded, spec)
+            refuse_other_model(loaded, spec)
         tensors = loaded.tensors.get("ema", loaded.tensors["model"])
-    if new_head:
-        current = state.model.state_dict()
-        for name in classifier_names(state.model):
-            if name in tensors and tensors[name].shape != current[name].shape:
-                tensors[name] = current[name]
+        classes = [str(name) for name in loaded.state["identity"]["classes"]]
+    if classes is None:
+        tensors, notes = _unnamed(place, state.model, tensors, new_head=new_head)
+    else:
+        rows = match_classes(classes, spec.classes, str(place), new_head=new_head)
+        tensors = fit_classifier(state.model, tensors, rows, len(classes))
+        notes = [rows.note] if rows.note else []
     load_weights(state.model, tensors, str(place))
     if state.ema is not None:
         load_weights(state.ema.model, tensors, str(place))
+    return notes
+
+
+def _unnamed(
+    place: Path, model: nn.Module, tensors: dict[str, Tensor], *, new_head: bool
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Weights without names of classes: their classifier is matched by number, or starts anew if its shape differs."""
+    current = model.state_dict()
+    names = [name for name in classifier_names(model) if name in tensors]
+    other = [name for name in names if tensors[name].shape != current[name].shape]
+    if other and new_head:
+        fresh = {name: current[name] for name in other}
+        return tensors | fresh, [f"the classifier starts anew: that of {place} has another shape"]
+    return tensors, [f"{place} does not name its classes: its classifier was matched by number"] if names else []
+
+
+def _classes_beside(weights: Path) -> list[str] | None:
+    """The class names in the config.json of `phalanx export` or timm, beside a file of weights."""
+    try:
+        found = json.loads((weights.parent / "config.json").read_bytes())["label_names"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
@@ -134,20 +164,27 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         ) from error
 
 
-def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> None:
-    """Refuse a checkpoint of another model, or of another number of classes."""
+def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> list[str]:
+    """Refuse to resume a checkpoint of another model, or of other classes; notes for the user."""
+    refuse_other_model(loaded, spec)
+    rows = match_classes(loaded.state["identity"]["classes"], spec.classes, str(loaded.path), new_head=False)
+    if not rows.in_place:
+        raise UserError(
+            f"the classes of the data are in another order than in {loaded.path}",
+            why="the classifier and the optimizer's state go by the numbers of the classes",
+            remedy="use the data as it was; or start a new run, which matches them by name: --init-from",
+        )
+    return [rows.note] if rows.note else []
+
+
+def refuse_other_model(loaded: Loaded, spec: ModelSpec) -> None:
+    """Refuse a checkpoint of another model."""
     saved = loaded.state["identity"]
     if saved["model"] != spec.model:
         raise UserError(
             f"{loaded.path} is a checkpoint of {saved['model']}, not of {spec.model}",
             why="weights fit only the model that they were trained for",
             remedy=f"--model {saved['model']}, or choose another checkpoint",
-        )
-    if len(saved["classes"]) != len(spec.classes):
-        raise UserError(
-            f"{loaded.path} has {len(saved['classes'])} classes, the data has {len(spec.classes)}",
-            why="the classifier's shape depends on the number of classes",
-            remedy="use the data that it was trained on; or fine-tune: --init-from with model.new_head=true",
         )
 
 

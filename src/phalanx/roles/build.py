@@ -54,6 +54,7 @@ class Training:
     exchange: Exchange
     resumed: ev.Resume | None
     algorithms: AlgorithmNotes
+    notes: list[str]  # about the weights that it starts from
 
 
 def build_training(agreed: Agreed, tell: Callable[[str], None]) -> Training:
@@ -79,15 +80,15 @@ def build_training(agreed: Agreed, tell: Callable[[str], None]) -> Training:
         ema=Ema(model, config.optim.ema) if config.optim.ema is not None else None,
         loss_scale=LossScale() if settings.dtype == torch.float16 else None,
     )
-    if agreed.request.init_from is not None:
-        initialize_from(agreed.request.init_from, state, spec, new_head=config.model.new_head)
+    start = agreed.request.init_from
+    notes = [] if start is None else initialize_from(start, state, spec, new_head=config.model.new_head)
     exchange = make_exchange(config, model, _schedule(config, plan), role, settings, agreed.rendezvous)
     resumed = _restore(agreed, plan, state, exchange)
     if not agreed.keeps_algorithms:
         cpu.forget(model)
     shapes = _shapes(config, spec, plan, sizes)
     algorithms = agree_on_algorithms(model, settings, agreed.rendezvous, role.rank, shapes)
-    return Training(plan, pipeline, service, sizes, state, exchange, resumed, algorithms)
+    return Training(plan, pipeline, service, sizes, state, exchange, resumed, algorithms, notes)
 
 
 def _restore(agreed: Agreed, plan: StepPlan, state: TrainState, exchange: Exchange) -> ev.Resume | None:

@@ -32,7 +32,7 @@ from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import ALGORITHMS
 from phalanx.engine.step import Engine
 from phalanx.engine.views import views_of
-from phalanx.engine.weights import load_weights
+from phalanx.engine.weights import load_weights, refuse_other_identity
 from phalanx.errors import UserError
 from phalanx.machine.job_settings import JOB_WIDE
 from phalanx.machine.settings import Settings, choose
@@ -178,6 +178,7 @@ class Evaluator:
 
     def _measure(self, prepared: _Model, loaded: checkpoint.Loaded, known: list[ev.Eval]) -> ev.Eval:
         begin = time.perf_counter()
+        refuse_other_identity(loaded, self.spec)
         load_weights(prepared.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
         training = loaded.state["training"]
         cpu.load(prepared.model, training.get(ALGORITHMS, {}))

@@ -57,7 +57,7 @@ def open_reports(agreed: Agreed, training: Training, consoles: Sequence[Console]
         role,
         folder=str(folder.path) if role.rank == 0 or role.run else "see the output of trainer-0",
         peak_lr=scaled_rate(config.optim.lr, config.optim.lr_per, training.plan.samples_per_step),
-        notes=_notes(agreed),
+        notes=_notes(agreed, training),
         warnings=[*agreed.job_settings.warnings, *training.algorithms.warnings],
         log_notes=training.algorithms.notes,
     )
@@ -104,13 +104,13 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
             **describe_sizes(training.sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in agreed.settings.decisions.items()},
         },
-        notes=[*_notes(agreed), *agreed.job_settings.warnings, *algorithms.notes, *algorithms.warnings],
+        notes=[*_notes(agreed, training), *agreed.job_settings.warnings, *algorithms.notes, *algorithms.warnings],
     )
 
 
-def _notes(agreed: Agreed) -> list[str]:
+def _notes(agreed: Agreed, training: Training) -> list[str]:
     config = agreed.config
-    return [*agreed.splits.notes, *loss_notes(config.loss), *optimizer_notes(config.optim)]
+    return [*agreed.splits.notes, *training.notes, *loss_notes(config.loss), *optimizer_notes(config.optim)]
 
 
 def _folder(request: Request, role: Role) -> RunFolder:

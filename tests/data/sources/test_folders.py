@@ -54,9 +54,10 @@ def test_nested_files_endings_and_what_is_not_an_image(tmp_path: Path) -> None:
     (tmp_path / "stray.png").write_bytes(b"")
     source = opened(tmp_path)
     assert [os.fsdecode(source.names[i]) for i in range(len(source))] == ["a/0.png", "a/2024/may/x.JPEG", "b/0.png"]
-    assert len(source.notes) == 2
-    assert "1 images directly in" in source.notes[0]
-    assert "1 files" in source.notes[1]
+    hidden, stray, others = source.notes
+    assert hidden == f"hidden and system folders in {tmp_path} are left out: .cache"
+    assert "1 images directly in" in stray
+    assert "1 files" in others
 
 
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:
@@ -83,12 +84,20 @@ def test_a_circle_of_links_is_an_error_and_no_endless_loop(tmp_path: Path) -> No
     assert_helpful(caught.value, "cannot be listed")
 
 
-def test_empty_class_folders_are_named(tmp_path: Path) -> None:
-    write_images(tmp_path, {"a": 1, "empty": 0, "void": 0})
+def test_empty_class_folders_are_told_and_left_out(tmp_path: Path) -> None:
+    write_images(tmp_path, {"a": 1, "empty": 0, "void": 0, "z": 2})
     (tmp_path / "void" / "notes.txt").write_text("nothing")
+    source = opened(tmp_path)
+    assert (source.classes, source.labels.tolist()) == (["a", "z"], [0, 1, 1])
+    assert source.notes[0] == f"2 folders in {tmp_path} are without images and are no classes: empty, void"
+    assert "1 files" in source.notes[1]
+
+
+def test_nothing_but_empty_class_folders(tmp_path: Path) -> None:
+    write_images(tmp_path, {"empty": 0, "void": 0})
     with pytest.raises(UserError) as caught:
         opened(tmp_path)
-    assert_helpful(caught.value, "empty, void", "1 files there have no ending of an image")
+    assert_helpful(caught.value, "no class folders with images", "empty, void")
 
 
 def test_no_class_folders(tmp_path: Path) -> None:

@@ -37,8 +37,26 @@ def test_the_parts_are_disjoint_and_whole() -> None:
     names = [part.name(i) for part in (train, val) for i in range(len(part))]
     assert sorted(names) == [f"noise #{i}" for i in range(6)]
     assert (len(train), len(val)) == (4, 2)
-    assert notes[0] == "validation: 10 % of the training data held out (no validation part found in here)"
+    assert notes[0] == (
+        "validation: 2 of 6 images held out (33.3 %; data.val_share=0.1 and at least one of each class); "
+        "here has no validation part"
+    )
     assert "1 classes have a single image" in notes[1]
+
+
+@pytest.mark.parametrize(
+    ("each", "classes", "said"),
+    [
+        (5, 40, "40 of 200 images held out (20.0 %; data.val_share=0.1 and at least one of each class)"),
+        (20, 10, "20 of 200 images held out (10.0 %; data.val_share=0.1)"),
+        (14, 10, "10 of 140 images held out (7.1 %; data.val_share=0.1 in whole images of each class)"),
+    ],
+)
+def test_the_note_says_what_was_really_held_out(each: int, classes: int, said: str) -> None:
+    labels = np.repeat(np.arange(classes), each).tolist()
+    _, val, notes = split_holdout(source_of(labels, [str(i) for i in range(classes)]), 0.1, "here")
+    assert notes == [f"validation: {said}; here has no validation part"]
+    assert len(val) == int(said.partition(" ")[0])
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

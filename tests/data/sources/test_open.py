@@ -78,7 +78,9 @@ def test_other_names_of_the_validation_folder(folders: Path, name: str, notes: i
 def test_plain_class_folders_are_divided(folders: Path) -> None:
     splits = opened(folders / "train")
     assert (len(splits.train), len(splits.val)) == (9, 3)
-    assert "10 % of the training data held out" in splits.notes[0]
+    assert splits.notes[0].startswith(
+        "validation: 3 of 12 images held out (25.0 %; data.val_share=0.1 and at least one"
+    )
     names = {part.name(i) for part in (splits.train, splits.val) for i in range(len(part))}
     assert len(names) == 12
 
@@ -94,7 +96,7 @@ def test_train_and_val_without_class_folders_are_not_classes(tmp_path: Path) -> 
 
 def test_only_a_validation_folder(folders: Path) -> None:
     (folders / "train").rename(folders.parent / f"{folders.name}-elsewhere")
-    assert_helpful(refused(folders), str(folders / "train"), "No such file")
+    assert_helpful(refused(folders), "no training folder", "val", f"--data {folders / 'val'}")
     assert len(split_of(folders, ["cat", "dog"])) == 3
 
 
@@ -138,9 +140,10 @@ def test_a_list_and_the_one_beside_it(folders: Path) -> None:
 
 
 def test_a_list_alone_is_divided(folders: Path) -> None:
-    (folders / "all.lst").write_text("".join(f"{i}\t0.0\ttrain/dog/{i}.png\n" for i in range(5)))
+    rows = [(0, f"train/dog/{i}.png") for i in range(5)] + [(1, f"train/cat/{i}.png") for i in range(4)]
+    (folders / "all.lst").write_text("".join(f"{i}\t{label}.0\t{name}\n" for i, (label, name) in enumerate(rows)))
     splits = opened(folders / "all.lst")
-    assert (len(splits.train), len(splits.val)) == (4, 1)
+    assert (len(splits.train), len(splits.val)) == (7, 2)
 
 
 def test_cifar_and_idx_are_recognised(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.folders import suggested
 from phalanx.data.sources.labelled import Part
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.splits import Split, split_folders
 from phalanx.errors import UserError
 
 PROBES = 256  # images that are looked at for size, channels, mean and deviation
@@ -123,8 +124,9 @@ class UserDataset:
         splits = self._splits(made)
         if splits is None:
             return made if part == "train" else None
-        names = ("train",) if part == "train" else _VAL_NAMES
-        return next((splits[name] for name in names if name in splits), None)
+        named = split_folders(map(str, splits))
+        wanted: tuple[Split, ...] = ("train",) if part == "train" else ("val", "test")
+        return next((splits[named[split][0]] for split in wanted if split in named), None)
 
     @staticmethod
     def _splits(made: Any) -> Mapping[str, Any] | None:

@@ -3,7 +3,8 @@
 import os
 import stat
 from array import array
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,12 @@ IMAGE_ENDINGS = (
     *(b".jpg", b".jpeg", b".jpe", b".jfif", b".png", b".webp", b".bmp", b".gif", b".tif", b".tiff"),
     *(b".ppm", b".pgm", b".pbm", b".pnm", b".jp2", b".avif"),
 )
+# Folders that systems make beside the user's: archives of macOS, a Synology's thumbnails, bins, Python's cache.
+SYSTEM_FOLDERS = (
+    *(b"__macosx", b"@eadir", b"#recycle", b"$recycle.bin", b"system volume information"),
+    *(b"lost+found", b"__pycache__"),
+)
+OUR_FOLDER = b".phalanx"  # indexes of large files
 IMAGE_SIZE = 224
 # Of ImageNet's training images; for grey the averages of the three, as timm does for one channel.
 MEAN = {1: (0.449,), 3: (0.485, 0.456, 0.406)}
@@ -125,78 +132,119 @@ def file_source(
     )
 
 
-def open_class_folders(folder: Path, *, channels: int | None, pool: Executor | None) -> FileSource:
-    """Each folder in `folder` is a class, in the order of their names; its images may lie in folders below it."""
-    found = look(folder)
-    if not found.folders:
-        raise UserError(
-            f"{folder} holds no class folders",
-            why=f"images are expected at {folder}/<class>/<image>; it holds {len(found.images):,} images and no folder",
-            remedy="put the images of each class into a folder named after it, or give a list of files: list:FILE",
-        )
-    names, counts, others = Names(), [], found.others
-    for name in found.folders:
-        images, ignored = images_below(folder / os.fsdecode(name))
-        for image in images:
-            names.append(name + b"/" + image)
-        counts.append(len(images))
-        others += ignored
-    _refuse_empty(folder, [name for name, count in zip(found.folders, counts, strict=True) if not count], others)
+@dataclass(frozen=True)
+class ClassFolders:
+    """The classes of a dataset, in order, and the folders of each, relative to `root`."""
+
+    root: Path
+    folders: Mapping[bytes, Sequence[bytes]]
+    level_given: bool = False  # whether the user says which level of folders the classes are
+    needed: frozenset[bytes] = frozenset()  # classes that stay without images: the other split has some
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> "ClassFolders":
+        """Each folder in `folder` is a class, in the order of their names."""
+        return cls(folder, {name: (name,) for name in look(folder).folders})
+
+
+def open_class_folders(
+    where: Path | ClassFolders, *, channels: int | None, pool: Executor | None, notes: tuple[str, ...] = ()
+) -> FileSource:
+    """Images in class folders, which may lie in folders below them. Folders without images are told and left out."""
+    found = where if isinstance(where, ClassFolders) else ClassFolders.in_folder(where)
+    root, here = found.root, look(found.root)
+    names, counts, empty, below = Names(), dict[bytes, int](), list[bytes](), Below()
+    for class_name, folders in found.folders.items():
+        before = len(names)
+        for folder in folders:
+            inside = images_below(root / os.fsdecode(folder))
+            if not found.level_given:
+                _refuse_nested(root / os.fsdecode(folder), inside)
+            for image in inside.images:
+                names.append(folder + b"/" + image)
+            below.add(inside)
+        if len(names) == before and class_name not in found.needed:
+            empty.append(class_name)
+        else:
+            counts[class_name] = len(names) - before
+    if not len(names):
+        raise _without_images(root, here, empty)
     return file_source(
-        f"class folders in {folder}",
-        folder,
+        f"class folders in {root}",
+        root,
         names,
-        np.repeat(np.arange(len(counts), dtype=np.int64), counts),
-        [os.fsdecode(name) for name in found.folders],
+        np.repeat(np.arange(len(counts), dtype=np.int64), list(counts.values())),
+        [os.fsdecode(name) for name in counts],
         channels=channels,
         pool=pool,
-        notes=_left_out(folder, len(found.images), others),
+        notes=(*notes, *_left_out(root, here, empty, below, [name for name, count in counts.items() if not count])),
     )
 
 
 @dataclass
 class Listing:
-    """The entries of a folder, without hidden ones, in the order of their names."""
+    """The entries of a folder, without hidden files, in the order of their names."""
 
     images: list[bytes] = field(default_factory=list)
     folders: list[bytes] = field(default_factory=list)
-    others: int = 0
+    files: list[bytes] = field(default_factory=list)  # that are no images
+    skipped: list[bytes] = field(default_factory=list)  # hidden folders, and those that systems make
 
 
-def look(folder: Path) -> Listing:
+def look(folder: Path, *, until_image: bool = False) -> Listing:
+    """List a folder. With `until_image`, the first image is enough: what comes after it is not listed."""
     found = Listing()
     try:
         with os.scandir(os.fsencode(folder)) as entries:
             for entry in entries:
-                if entry.name.startswith(b"."):
-                    continue
                 # The listing itself tells files from folders: only a link without an image's ending costs a stat.
-                if entry.name.lower().endswith(IMAGE_ENDINGS) and not entry.is_dir(follow_symlinks=False):
+                if entry.name.startswith(b"."):
+                    if entry.is_dir(follow_symlinks=False) and entry.name != OUR_FOLDER:
+                        found.skipped.append(entry.name)
+                elif entry.name.lower().endswith(IMAGE_ENDINGS) and not entry.is_dir(follow_symlinks=False):
                     found.images.append(entry.name)
+                    if until_image:
+                        break
                 elif entry.is_dir():
-                    found.folders.append(entry.name)
+                    (found.skipped if entry.name.lower() in SYSTEM_FOLDERS else found.folders).append(entry.name)
                 else:
-                    found.others += 1
+                    found.files.append(entry.name)
     except OSError as error:
         raise UserError(
             f"{folder} cannot be listed",
             why=error.strerror or str(error),
             remedy="check the path, its permissions and its links",
         ) from error
-    found.images.sort()
-    found.folders.sort()
+    for names in (found.images, found.folders, found.files, found.skipped):
+        names.sort()
     return found
 
 
-def images_below(folder: Path) -> tuple[list[bytes], int]:
-    """All images of a folder and of the folders in it, relative to it; and how many other files there are."""
+@dataclass
+class Below:
+    """All images of a folder and of the folders in it, relative to it; and what else is there."""
+
+    images: list[bytes] = field(default_factory=list)
+    direct: int = 0  # images directly in the folder
+    folders: list[bytes] = field(default_factory=list)  # in the folder, with images
+    others: int = 0  # files that are no images
+    skipped: Counter[bytes] = field(default_factory=Counter)  # folders that were not looked into, by name
+
+    def add(self, other: "Below") -> None:
+        """Count what else is there."""
+        self.others += other.others
+        self.skipped += other.skipped
+
+
+def images_below(folder: Path) -> Below:
     found = look(folder)
-    images, others = found.images, found.others
+    below = Below(found.images, len(found.images), others=len(found.files), skipped=Counter(found.skipped))
     for name in found.folders:
-        deeper, more = images_below(folder / os.fsdecode(name))
-        images += [name + b"/" + image for image in deeper]
-        others += more
-    return images, others
+        deeper = images_below(folder / os.fsdecode(name))
+        below.folders += [name] if deeper.images else []
+        below.images += [name + b"/" + image for image in deeper.images]
+        below.add(deeper)
+    return below
 
 
 def some(names: Sequence[bytes], count: int = 5) -> str:
@@ -205,20 +253,47 @@ def some(names: Sequence[bytes], count: int = 5) -> str:
     return shown if len(names) <= count else f"{shown} … ({len(names):,} in all)"
 
 
-def _refuse_empty(folder: Path, empty: list[bytes], others: int) -> None:
-    if empty:
+def is_nested(num_images: int, num_folders: int) -> bool:
+    """Whether a folder is a level of class folders rather than a class: several folders, and hardly images beside."""
+    return num_folders > 1 and num_images < num_folders
+
+
+def _refuse_nested(folder: Path, below: Below) -> None:
+    """Refuse a class that holds folders of images: they may be the classes."""
+    if is_nested(below.direct, len(below.folders)):
         raise UserError(
-            f"{folder} has class folders without images: {some(empty)}",
-            why="each folder is a class, and a class without images cannot be learned"
-            + (f" ({others:,} files there have no ending of an image)" if others else ""),
-            remedy="remove these folders, or check that the data is completely unpacked",
+            f"it is not clear whether {folder} is a class or holds classes",
+            why=f"{below.direct or 'no'} images are directly in it, others in the folders {some(below.folders)}",
+            remedy=f"for classes inside of it: --data {folder}; if the folders beside it in {folder.parent} are the "
+            f"classes: --data {folder.parent} data.class_level=1",
         )
 
 
-def _left_out(folder: Path, stray: int, others: int) -> tuple[str, ...]:
-    notes = []
-    if stray:
-        notes.append(f"{stray:,} images directly in {folder} belong to no class and are left out")
-    if others:
-        notes.append(f"{others:,} files in {folder} have no ending of an image and are left out")
+def _without_images(root: Path, here: Listing, empty: list[bytes]) -> UserError:
+    if empty:
+        why = f"its folders are without images: {some(empty)}"
+    else:
+        why = f"images are expected at {root}/<class>/<image>; it holds {len(here.images):,} images and no folder"
+    return UserError(
+        f"{root} holds no class folders" + (" with images" if empty else ""),
+        why=why,
+        remedy="put the images of each class into a folder named after it, or give a list of files: list:FILE",
+    )
+
+
+def _left_out(root: Path, here: Listing, empty: list[bytes], below: Below, lacking: list[bytes]) -> tuple[str, ...]:
+    """What the user should know of that is in the folders and is not used."""
+    notes, skipped = [], Counter(here.skipped) + below.skipped
+    if empty:
+        notes.append(f"{len(empty):,} folders in {root} are without images and are no classes: {some(empty)}")
+    if lacking:
+        notes.append(f"{len(lacking):,} classes have images only in the other split: {some(lacking)}")
+    if skipped:
+        shown = some([name if count == 1 else name + b" (%d times)" % count for name, count in skipped.items()])
+        notes.append(f"hidden and system folders in {root} are left out: {shown}")
+    if here.images:
+        notes.append(f"{len(here.images):,} images directly in {root} belong to no class and are left out")
+    if below.others + len(here.files):
+        others = below.others + len(here.files)
+        notes.append(f"{others:,} files in {root} have no ending of an image and are left out")
     return tuple(notes)

@@ -3,19 +3,21 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.custom import is_data_reference
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
-from phalanx.data.sources.folders import look, open_class_folders
+from phalanx.data.sources.folders import look
 from phalanx.data.sources.idx import find_idx, open_idx
+from phalanx.data.sources.image_folders import open_folder, open_folder_val
 from phalanx.data.sources.labelled import Labelled
-from phalanx.data.sources.lists import open_flat_folder, open_list
+from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS
+from phalanx.data.sources.list_folders import is_list, open_lists, open_lists_val
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
-from phalanx.data.sources.shards.find_files import VAL_NAMES, is_pattern
+from phalanx.data.sources.shards.find_files import is_pattern
 from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.shards.recordio import is_recordio, open_recordio
 from phalanx.data.sources.shards.shard_format import ShardFormat
@@ -23,8 +25,6 @@ from phalanx.data.sources.shards.tar import is_tar
 from phalanx.data.sources.shards.tfrecord import is_tfrecord, open_tfrecord
 from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError, nearest
-
-LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -111,61 +111,6 @@ def _holds_images(path: Path) -> bool:
     return bool(found.folders or found.images)
 
 
-def _train_folder(path: Path, request: OpenRequest) -> Labelled:
-    return _images(_parts(path)[0], request)
-
-
-def _val_folder(path: Path, request: OpenRequest) -> Labelled | None:
-    val = _parts(path)[1]
-    if val is None:
-        return None
-    source = _images(val, request)
-    if val.name != "test":
-        return source
-    return replace(source, notes=(*source.notes, f"validation: {val} (there is no val folder beside it)"))
-
-
-def _parts(path: Path) -> tuple[Path, Path | None]:
-    """The training and validation folders in a folder; or the folder itself, if there is no split."""
-    folders = [os.fsdecode(name) for name in look(path).folders]
-    val = next((path / name for name in VAL_NAMES if name in folders), None)
-    # A class may be called `train`: then its images are directly in it, and other classes beside it.
-    only_parts = bool(folders) and {"train", *VAL_NAMES}.issuperset(folders)
-    if only_parts or ("train" in folders and look(path / "train").folders):
-        return path / "train", val
-    return path, None
-
-
-def _images(folder: Path, request: OpenRequest) -> Labelled:
-    """Class folders; or, if the classes are known, images directly in the folder with a list of their labels."""
-    found = look(folder)
-    if found.folders or not found.images or request.classes is None:
-        return open_class_folders(folder, channels=request.channels, pool=request.pool)
-    labels = request.config.val_labels
-    if labels is None:
-        raise UserError(
-            f"the {len(found.images):,} images of {folder} have no labels",
-            why="they are directly in it and not in class folders",
-            remedy="give a list of their labels with data.val_labels, or sort them into class folders",
-        )
-    return open_flat_folder(folder, labels, request.classes, channels=request.channels, pool=request.pool)
-
-
-def _list(path: Path, request: OpenRequest) -> Labelled:
-    return open_list(path, request.classes, channels=request.channels, pool=request.pool)
-
-
-def _list_beside(path: Path, request: OpenRequest) -> Labelled | None:
-    """The validation list beside a training list: val.txt of train.txt, val_list.txt of train_list.txt."""
-    if "train" not in path.name:
-        return None
-    others = (path.with_name(path.name.replace("train", name)) for name in VAL_NAMES)
-    val = next((other for other in others if other.is_file()), None)
-    if val is None:
-        return None
-    return replace(_list(val, request), notes=(f"validation: {val}, found beside {path.name}",))
-
-
 def _only_by_name(path: Path) -> bool:
     return False
 
@@ -242,16 +187,16 @@ FORMATS: dict[str, Format] = {
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
     "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
+    "list": Format(
+        f"a list of lines `path label` ({' '.join(LIST_ENDINGS)})",
+        is_list,
+        open_lists,
+        open_lists_val,
+    ),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",
         _holds_images,
-        _train_folder,
-        _val_folder,
-    ),
-    "list": Format(
-        f"a list of lines `path label` ({' '.join(LIST_ENDINGS)})",
-        lambda path: path.is_file() and path.suffix.lower() in LIST_ENDINGS,
-        _list,
-        _list_beside,
+        open_folder,
+        open_folder_val,
     ),
 }

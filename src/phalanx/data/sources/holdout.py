@@ -37,11 +37,21 @@ def split_holdout(source: Labelled, share: float, where: str) -> tuple[Labelled,
             remedy="name validation data with data.val",
         )
     rest = np.setdiff1d(np.arange(len(source)), chosen)
-    notes = [f"validation: {100 * share:.3g} % of the training data held out (no validation part found in {where})"]
+    notes = [f"{_held_out(len(chosen), len(source), share)}; {where} has no validation part"]
     alone = int(np.sum(np.bincount(source.labels) == 1))
     if alone:
         notes.append(f"{alone:,} classes have a single image, which is used for training: validation lacks them")
     return source.subset(rest), source.subset(chosen), notes
+
+
+def _held_out(chosen: int, samples: int, share: float) -> str:
+    """What was really held out: of small classes, one image is more than their share."""
+    more = chosen - share * samples
+    why = ""
+    if abs(more) > max(1.0, 0.01 * samples):
+        why = " and at least one of each class" if more > 0 else " in whole images of each class"
+    real = f"{chosen:,} of {samples:,} images held out ({100 * chosen / samples:.1f} %"
+    return f"validation: {real}; data.val_share={share:g}{why})"
 
 
 def with_classes(source: Labelled, classes: list[str], where: str) -> tuple[Labelled, list[str]]:

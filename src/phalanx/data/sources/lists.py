@@ -46,11 +46,16 @@ def open_flat_folder(
     )
 
 
-def open_list(path: Path, classes: list[str] | None, *, channels: int | None, pool: Executor | None) -> FileSource:
-    """A list of files: `path label` a line, or MXNet's `number<tab>label<tab>path`; relative to the list's folder.
+def open_list(
+    path: Path, classes: list[str] | None, *, channels: int | None, pool: Executor | None, root: Path | None = None
+) -> FileSource:
+    """A list of files: `path label` a line, or MXNet's `number<tab>label<tab>path`; relative to `root`.
+
+    Without a root, paths are relative to the list's folder.
 
     Where `classes` are known, labels are their names or numbers; otherwise the labels make the classes.
     """
+    root = root or path.parent
     names, codes, texts = Names(), array("q"), dict[str, tuple[int, int]]()  # label → (its code, line of the first)
     for number, line in _lines(path):
         name, text = _columns(path, number, line)
@@ -58,15 +63,13 @@ def open_list(path: Path, classes: list[str] | None, *, channels: int | None, po
         codes.append(texts.setdefault(_tidy(text), (len(texts), number))[0])
     if not len(names):
         raise _empty(path)
-    _refuse_missing(path, names)
+    _refuse_missing(path, root, names)
     if classes is None:
         classes = _classes_of(path, texts)
     lookup = _lookup(classes)
     label_of_code = [_resolved(path, number, text, classes, lookup) for text, (_, number) in texts.items()]
     labels: Labels = np.array(label_of_code, dtype=np.int64)[np.array(codes, dtype=np.int64)]
-    return file_source(
-        f"list {path}", path.parent, names, labels, classes, channels=channels, pool=pool, label_list=path
-    )
+    return file_source(f"list {path}", root, names, labels, classes, channels=channels, pool=pool, label_list=path)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -183,7 +186,7 @@ def _refuse_other_count(folder: Path, num_images: int, label_list: Path, num_lab
         )
 
 
-def _refuse_missing(path: Path, names: Names) -> None:
+def _refuse_missing(path: Path, root: Path, names: Names) -> None:
     """Refuse a list with missing files. Each folder is listed once, which is far less than a stat per file."""
     present: dict[bytes, set[bytes]] = {}
     missing = []
@@ -191,14 +194,14 @@ def _refuse_missing(path: Path, names: Names) -> None:
         name = names[i]
         folder = name[: name.rfind(b"/") + 1]
         if folder not in present:
-            present[folder] = _entries(path.parent / os.fsdecode(folder))
+            present[folder] = _entries(root / os.fsdecode(folder))
         # The check of the file itself covers what a listing does not: case-insensitive names, unlistable folders.
-        if name[len(folder) :] not in present[folder] and not (path.parent / os.fsdecode(name)).exists():
+        if name[len(folder) :] not in present[folder] and not (root / os.fsdecode(name)).exists():
             missing.append(name)
     if missing:
         raise UserError(
             f"{path} names {len(missing):,} files that do not exist: {some(missing)}",
-            why=f"paths in a list are relative to its folder, {path.parent}",
+            why=f"paths in a list are relative to its folder, {root}",
             remedy="correct the paths, or put the list into the folder that they start from",
         )
 

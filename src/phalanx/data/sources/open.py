@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.base import Source
+from phalanx.data.sources.class_names import find_naming, known_in_order, places_of
 from phalanx.data.sources.dataset import open_dataset, open_dataset_val
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
 from phalanx.data.sources.folders import FileSource
@@ -14,6 +14,7 @@ from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
 from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
+from phalanx.data.sources.one_class import one_class, only_class
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.quarantine import read_quarantine
 from phalanx.errors import UserError
@@ -23,8 +24,8 @@ from phalanx.errors import UserError
 class Splits:
     """The data of a run, and notes for the user about how it was found."""
 
-    train: Source
-    val: Source
+    train: Labelled
+    val: Labelled
     notes: list[str]
 
 
@@ -34,6 +35,8 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
     `threads` decode compressed images, for both splits together; with 0 the calling thread decodes.
     """
     train, val, notes = _opened(config, threads)
+    if (only := only_class(train)) is not None:
+        raise one_class(train, only, config.source, recognise(config.source)[1])
     if val is None:
         train, val, more = split_holdout(train, config.val_share, config.source)
         notes += more
@@ -46,6 +49,8 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
 def open_parts(config: DataConfig, *, threads: int) -> tuple[dict[Part, Labelled], list[str]]:
     """The splits of the data itself, under the same classes, and notes. There is no holdout of a single split."""
     train, val, notes = _opened(config, threads)
+    if alone := only_class(train):
+        notes.append(f"all {len(train):,} training images are of one class, {alone!r}: training refuses such data")
     manifest = _found(config.source, config)[2]
     only: Part = "train" if manifest is None else next(iter(manifest.splits))
     parts: dict[Part, Labelled] = {only: train} if val is None else {"train": train, "val": val}
@@ -71,15 +76,23 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
         train = _train(name, path, manifest, request)
     notes = [*train.notes]
     request = replace(request, channels=train.channels, classes=train.classes)
-    with _explain_read_errors(config.val or config.source):
-        val = _val(name, path, manifest, request) if config.val is None else _open_one(config.val, request)
+    with _explain_read_errors(config.source):
+        val = _val(name, path, manifest, request) if config.val is None else None
     if val is not None:
         notes += val.notes
-        if config.val is None and are_numbers(train.classes) and are_numbers(val.classes):
+        if are_numbers(train.classes) and are_numbers(val.classes):
             # Both parts are of one dataset, and only the labels say how many classes it has.
             train = replace(train, classes=max(train.classes, val.classes, key=len))
-        val, matched = with_classes(val, train.classes, f"the validation data ({config.val or config.source})")
+        val, matched = with_classes(val, train.classes, f"the validation data ({config.source})")
         notes += matched
+    naming = find_naming(train, config, places_of(path, train) if _may_have_names(name, manifest) else [])
+    train, val = naming.of(train), None if val is None else naming.of(val)
+    notes += naming.notes
+    if config.val is not None:
+        with _explain_read_errors(config.val):
+            val = _open_one(config.val, replace(request, classes=train.classes))
+        val, matched = with_classes(val, train.classes, f"the validation data ({config.val})")
+        notes += [*val.notes, *matched]
     _refuse_unused_labels(config, val)
     notes += slow_decoding(train)
     return decoded_as(config, train), None if val is None else decoded_as(config, val), notes
@@ -90,6 +103,11 @@ def _found(text: str, config: DataConfig) -> tuple[str, Path, Manifest | None]:
     name, path = recognise(text)
     has_path = name != USER_CODE and FORMATS[name].has_path
     return name, path, packed(path, salvage=config.salvage) if has_path else None
+
+
+def _may_have_names(name: str, manifest: Manifest | None) -> bool:
+    """Whether files beside the data may name its classes: packed data has its names already."""
+    return manifest is None and name != USER_CODE and FORMATS[name].has_path
 
 
 def _train(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled:
@@ -134,7 +152,17 @@ def _without_quarantined(config: DataConfig, splits: list[Labelled]) -> tuple[li
 
 
 def _open_one(text: str, request: OpenRequest) -> Labelled:
+    """One dataset, for the known classes. Where it numbers them, names beside it tell in which order."""
     name, path, manifest = _found(text, request.config)
+    known = request.classes or []
+    ordered = known_in_order(places_of(path), known) if _may_have_names(name, manifest) else known
+    source = _open_found(name, path, manifest, replace(request, classes=ordered))
+    if ordered != known and are_numbers(source.classes) and len(source.classes) == len(ordered):
+        return replace(source, classes=ordered)
+    return source
+
+
+def _open_found(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled:
     # A path of a file names all of the data. A folder or the user's own dataset may have a validation part.
     val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
     return _train(name, path, manifest, request) if val is None else val

@@ -1,9 +1,10 @@
 """The request to open a dataset."""
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from phalanx.config.schema import DataConfig
+from phalanx.data.sources.layouts.tree import FolderTree
 
 
 @dataclass(frozen=True)
@@ -14,3 +15,4 @@ class OpenRequest:
     channels: int | None
     pool: Executor | None
     classes: list[str] | None = None
+    tree: FolderTree = field(default_factory=FolderTree)  # folders listed so far

@@ -7,7 +7,8 @@ import pytest
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.formats import recognise
 from phalanx.data.sources.open import Splits, open_data, open_split
-from phalanx.data.sources.shards.find_files import expanded, split_word
+from phalanx.data.sources.shards.find_files import expanded
+from phalanx.data.sources.splits import split_word
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful, write_images
 from tests.data.shard_files import pictures, write_rec, write_tfrecord, write_wds
@@ -84,12 +85,15 @@ def test_a_name_with_the_signs_of_a_pattern(tmp_path: Path) -> None:
     ("name", "word"),
     [
         ("train-000.tar", "train"),
-        ("imagenet1k-validation-00.tar", "validation"),
+        ("imagenet1k-validation-00.tar", "val"),
         ("cifar10_test.tfrecord", "test"),
         ("test_set-train.tfrecord-00000-of-00001", "train"),
         ("val_256_q90.rec", "val"),
         ("train2012.rec", "train"),
         ("Training.rec", "train"),
+        ("TESTING-2.tar", "test"),
+        ("pets_valid.rec", "val"),
+        ("devSet.rec", "val"),
         ("contrain.rec", None),
         ("trainval.rec", None),
         ("data.tar", None),

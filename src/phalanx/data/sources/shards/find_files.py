@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.data.sources.splits import Split, split_folders, split_word
 from phalanx.errors import UserError
 
-VAL_NAMES = ("val", "valid", "validation", "test")
-SPLIT_WORD = re.compile(r"(?<![a-z])(train|training|val|valid|validation|test)(?![a-z])")
+VAL_SPLITS: tuple[Split, ...] = ("val", "test")  # the first that is there is used
 RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 OF_HOW_MANY = re.compile(r"(.*?)-(\d{5})-of-(\d{5})(.*)")
 MAX_FILES = 1_000_000
@@ -82,19 +82,15 @@ class Parts:
 
 def find_parts(folder: Path, is_shard: Callable[[Path], bool]) -> Parts | None:
     """The shards in a folder by the split in their names; or those in train/, val/ and so on."""
-    by_word: dict[str | None, list[Path]] = {}
+    by_split: dict[Split | None, list[Path]] = {}
     for path in _shards_in(folder, is_shard):
-        by_word.setdefault(split_word(path.name), []).append(path)
-    if not by_word:
-        below = {name: _shards_in(folder / name, is_shard) for name in ("train", *VAL_NAMES)}
-        by_word = {name: files for name, files in below.items() if files}
-    return _by_split(folder, by_word) if by_word else None
-
-
-def split_word(name: str) -> str | None:
-    """The split in a file's name, its last word that is one: `train` of `imagenet-train-003.tar`."""
-    words = SPLIT_WORD.findall(name.lower())
-    return words[-1].replace("training", "train") if words else None
+        by_split.setdefault(split_word(path.name), []).append(path)
+    if not by_split:
+        names = (path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        for split, folders in split_folders(sorted(names)).items():
+            if files := [file for name in folders for file in _shards_in(folder / name, is_shard)]:
+                by_split[split] = files
+    return _by_split(folder, by_split) if by_split else None
 
 
 def _shards_in(folder: Path, is_shard: Callable[[Path], bool]) -> list[Path]:
@@ -103,18 +99,22 @@ def _shards_in(folder: Path, is_shard: Callable[[Path], bool]) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and is_shard(path))
 
 
-def _by_split(folder: Path, by_word: dict[str | None, list[Path]]) -> Parts:
-    unnamed = by_word.get(None, [])
-    train = by_word.get("train") or unnamed
-    val_word = next((word for word in VAL_NAMES if word in by_word), None)
-    val = by_word[val_word] if val_word else []
-    if not train and len(by_word) == 1:
-        return Parts(val, [], (f"all files in {folder} are called {val_word}, so they are taken as they are",))
+def _by_split(folder: Path, by_split: dict[Split | None, list[Path]]) -> Parts:
+    unnamed = by_split.get(None, [])
+    train = by_split.get("train") or unnamed
+    val_split = next((split for split in VAL_SPLITS if split in by_split), None)
+    val = by_split[val_split] if val_split else []
+    if not train and len(by_split) == 1:
+        return Parts(val, [], (f"all files in {folder} are called {val_split}, so they are taken as they are",))
     notes = []
     if unnamed and unnamed is not train:
         first = unnamed[0].name
         notes.append(f"{len(unnamed):,} files in {folder} have no split in their names and are left out: {first}")
-    return Parts(train, val, tuple(notes), (tested_by(val[0]),) if val_word == "test" else ())
+    val_notes = (tested_by(val[0]),) if val_split == "test" else ()
+    if val_split == "val" and "test" in by_split:
+        unused = by_split["test"]
+        val_notes = (f"{len(unused):,} test files in {folder} are not used, since there is val: {unused[0].name} …",)
+    return Parts(train, val, tuple(notes), val_notes)
 
 
 def tested_by(path: Path) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 from phalanx.data.sources.labelled import Part
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.shards.arrow import ArrowReader
-from phalanx.data.sources.shards.find_files import VAL_NAMES, complete, find_parts, tested_by
+from phalanx.data.sources.shards.find_files import VAL_SPLITS, complete, find_parts, tested_by
 from phalanx.data.sources.shards.indexing import Shard
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
+from phalanx.data.sources.splits import Split, split_folders
 from phalanx.errors import UserError
 
 DICT, INFO, STATE = "dataset_dict.json", "dataset_info.json", "state.json"
@@ -45,8 +46,10 @@ def _files(path: Path, part: Part) -> tuple[Path, list[Path], tuple[str, ...]] |
     """(the folder that describes a part, its Arrow files, notes)."""
     if (path / DICT).is_file():
         splits = [str(name) for name in _json(path / DICT).get("splits", [])]
-        wanted = ("train",) if part == "train" else VAL_NAMES
-        split = next((name for name in wanted if name in splits), None)
+        named = split_folders(splits)
+        wanted: tuple[Split, ...] = ("train",) if part == "train" else VAL_SPLITS
+        kind = next((kind for kind in wanted if kind in named), None)
+        split = named[kind][0] if kind is not None else None
         if split is None and part == "train":
             raise UserError(
                 f"{path} has no split called train",
@@ -55,7 +58,7 @@ def _files(path: Path, part: Part) -> tuple[Path, list[Path], tuple[str, ...]] |
             )
         if split is None:
             return None
-        return path / split, _saved_files(path / split), (tested_by(path / split),) if split == "test" else ()
+        return path / split, _saved_files(path / split), (tested_by(path / split),) if kind == "test" else ()
     if (path / STATE).is_file():
         return (path, _saved_files(path), ()) if part == "train" else None
     parts = find_parts(path, _is_arrow)

@@ -9,8 +9,9 @@ from pathlib import Path
 from phalanx.data.sources.folders import look
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.shards.find_files import Parts, complete, expanded, find_parts, is_pattern, split_word
+from phalanx.data.sources.shards.find_files import Parts, complete, expanded, find_parts, is_pattern
 from phalanx.data.sources.shards.unpack import start_of
+from phalanx.data.sources.splits import split_word
 from phalanx.errors import UserError
 
 START_BYTES = 512  # enough to recognise any of the formats

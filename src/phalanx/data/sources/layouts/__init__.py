@@ -1,0 +1,1 @@
+"""How people lay out images: the level of class folders, splits, and the lists that lie beside images."""
