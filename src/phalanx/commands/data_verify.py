@@ -42,10 +42,13 @@ def verify_data(console: Console, source: str, settings: list[str], out: Path | 
     config = data_config(source, settings)
     findings = Findings()
     findings.files += _damaged_files(console, recognise(source)[1])
-    parts, notes = _opened(config, findings)
+    # Missing files of a list are findings here, however many there are.
+    parts, notes = _opened(config.model_copy(update={"bad_images": "skip", "bad_images_cap": 1.0}), findings)
     print_notes(console, notes)
     with progress(console, "checked", sum(map(len, parts))) as advance:
         for part in parts:
+            findings.samples += [(portable(name), reason) for name, reason in part.left_out]
+            findings.checked += len(part.left_out)
             for bad, count in _broken(part):
                 findings.samples += [(portable(part.name(index)), reason) for index, reason in bad]
                 findings.checked += count

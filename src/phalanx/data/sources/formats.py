@@ -9,10 +9,12 @@ from pathlib import Path
 from phalanx.custom import is_data_reference
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
+from phalanx.data.sources.flat_folder import open_flat_folder
 from phalanx.data.sources.folders import look, open_class_folders
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.labelled import Labelled
-from phalanx.data.sources.lists import open_flat_folder, open_list
+from phalanx.data.sources.list_beside import find_val_list
+from phalanx.data.sources.lists import open_list, open_list_val
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
 from phalanx.data.sources.shards.find_files import VAL_NAMES, is_pattern
@@ -24,7 +26,7 @@ from phalanx.data.sources.shards.tfrecord import is_tfrecord, open_tfrecord
 from phalanx.data.sources.shards.webdataset import open_webdataset
 from phalanx.errors import UserError, nearest
 
-LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
+LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv", ".csv")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Format:
     val: Callable[[Path, OpenRequest], Labelled | None]  # the validation part, if there is one
     has_path: bool = True
     takes_patterns: bool = False  # whether it can be several files: globs and ranges
+    val_in_file: Callable[[Path, OpenRequest], Labelled | None] | None = None  # the validation part inside of one file
 
 
 USER_CODE = "python"  # instead of a format: the user's own dataset
@@ -148,22 +151,31 @@ def _images(folder: Path, request: OpenRequest) -> Labelled:
             why="they are directly in it and not in class folders",
             remedy="give a list of their labels with data.val_labels, or sort them into class folders",
         )
-    return open_flat_folder(folder, labels, request.classes, channels=request.channels, pool=request.pool)
+    return open_flat_folder(
+        folder, labels, request.classes, channels=request.channels, pool=request.pool, config=request.config
+    )
 
 
 def _list(path: Path, request: OpenRequest) -> Labelled:
-    return open_list(path, request.classes, channels=request.channels, pool=request.pool)
+    return open_list(
+        path, request.classes, channels=request.channels, pool=request.pool, config=request.config, part="train"
+    )
 
 
-def _list_beside(path: Path, request: OpenRequest) -> Labelled | None:
-    """The validation list beside a training list: val.txt of train.txt, val_list.txt of train_list.txt."""
-    if "train" not in path.name:
-        return None
-    others = (path.with_name(path.name.replace("train", name)) for name in VAL_NAMES)
-    val = next((other for other in others if other.is_file()), None)
+def _val_in_list(path: Path, request: OpenRequest) -> Labelled | None:
+    return open_list_val(path, request.classes, channels=request.channels, pool=request.pool, config=request.config)
+
+
+def _val_list(path: Path, request: OpenRequest) -> Labelled | None:
+    """The validation rows of a list; or the list beside it: val.txt of train.txt, val_list.txt of train_list.txt."""
+    inside = _val_in_list(path, request)
+    if inside is not None:
+        return inside
+    val, notes = find_val_list(path, request.config)
     if val is None:
         return None
-    return replace(_list(val, request), notes=(f"validation: {val}, found beside {path.name}",))
+    source = _list(val, request)
+    return replace(source, notes=(*notes, *source.notes))
 
 
 def _only_by_name(path: Path) -> bool:
@@ -249,9 +261,10 @@ FORMATS: dict[str, Format] = {
         _val_folder,
     ),
     "list": Format(
-        f"a list of lines `path label` ({' '.join(LIST_ENDINGS)})",
+        f"a list or table of files and labels ({' '.join(LIST_ENDINGS)})",
         lambda path: path.is_file() and path.suffix.lower() in LIST_ENDINGS,
         _list,
-        _list_beside,
+        _val_list,
+        val_in_file=_val_in_list,
     ),
 }
