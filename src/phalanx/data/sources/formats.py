@@ -162,6 +162,15 @@ def _list(path: Path, request: OpenRequest) -> Labelled:
     )
 
 
+def _train_list(path: Path, request: OpenRequest) -> Labelled:
+    """A list, with a note on lists beside it that cannot be used for validation."""
+    source = _list(path, request)
+    if request.classes is not None or request.config.val is not None:
+        return source
+    val, notes = find_val_list(path, request.config)
+    return source if val is not None else replace(source, notes=(*source.notes, *notes))
+
+
 def _val_in_list(path: Path, request: OpenRequest) -> Labelled | None:
     return open_list_val(path, request.classes, channels=request.channels, pool=request.pool, config=request.config)
 
@@ -263,7 +272,7 @@ FORMATS: dict[str, Format] = {
     "list": Format(
         f"a list or table of files and labels ({' '.join(LIST_ENDINGS)})",
         lambda path: path.is_file() and path.suffix.lower() in LIST_ENDINGS,
-        _list,
+        _train_list,
         _val_list,
         val_in_file=_val_in_list,
     ),

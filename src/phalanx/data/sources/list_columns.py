@@ -14,7 +14,7 @@ from phalanx.data.sources.list_header import (
     shown_columns,
     title_of,
 )
-from phalanx.data.sources.list_labels import NUMBER, zero_or_one
+from phalanx.data.sources.list_labels import NUMBER, LabelRules, read_labels, zero_or_one
 from phalanx.data.sources.list_places import Place, find_place
 from phalanx.data.sources.list_rows import BLANKS, LINES, Row, Rows
 from phalanx.data.sources.list_splits import split_column
@@ -80,6 +80,10 @@ def _mxnet_columns(rows: Rows, first: list[Row], config: DataConfig) -> Columns 
     if rows.separator != LINES and not place.found:
         return None
     same = all(len(row) == 3 for row in first)
+    if not same:  # lists of several labels are often of other tasks, which is worth more to know than missing files
+        read_labels(
+            [tuple(row[1:-1]) for row in first], LabelRules(config.multi_label, config.label_element), rows.where
+        )
     return Columns((), len(row), len(row) - 1 if same else -1, (1,) if same else (), place)
 
 
@@ -125,6 +129,7 @@ class _Search:
     def columns(self) -> Columns:
         first, field = self.first[0], self.config.label_field
         header = self._has_header()
+        self._refuse_pixels()
         body = _body(self.first) if header else [row for row in self.first if len(row) == len(first)]
         titles = [title_of(cell) for cell in first] if header else []
         rest = [column for column in range(len(first)) if column != self.image]
@@ -151,6 +156,15 @@ class _Search:
             return True
         return is_header(rows, self.image, self.place)
 
+    def _refuse_pixels(self) -> None:
+        first = self.first[0]
+        if not self.place.found and any(title_of(cell).startswith("pixel") for cell in first):
+            raise UserError(
+                f"{self.path} holds pixels, not names of image files",
+                why=f"its columns are {shown_columns(first)}",
+                remedy="save the pixels as arrays (.npy, .npz), or as image files with a list `image,label`",
+            )
+
     def _named(self, header: bool) -> tuple[int, ...]:
         """The columns that data.label_field names: one, or several with commas between them."""
         field, first = self.config.label_field or "", self.first[0]
@@ -162,11 +176,13 @@ class _Search:
         rest = [column for column in rest if not titles or titles[column] not in COUNTER_TITLES]
         if len(rest) == 1:
             return tuple(rest)
+        binary = [column for column in rest if _is_binary([row[column] for row in body])]
+        one_each = all(sum(zero_or_one(row[column]) == 1 for column in binary) == 1 for row in body)
+        if len(binary) > 2 and binary == rest and one_each:  # a class may be called `level`
+            return tuple(binary)
         known = [column for title in LABEL_TITLES for column in rest if titles and titles[column] == title]
         if known:
             return (known[0],)
-        binary = [column for column in rest if _is_binary([row[column] for row in body])]
-        one_each = all(sum(zero_or_one(row[column]) == 1 for column in binary) == 1 for row in body)
         if len(binary) > 1 and (binary == rest or self.config.multi_label or one_each) and (titles or len(binary) > 2):
             return tuple(binary)
         words = [column for column in rest if titles and LABEL_WORDS.intersection(titles[column].split("_"))]
@@ -182,13 +198,6 @@ class _Search:
                 f"{self.path}, line 1 does not name one file and one label",
                 why=f"it has 1 column(s): {first[0].strip()[:80]!r}",
                 remedy="write `path label`, separated by a tab, a blank or a comma",
-            )
-        pixels = [cell for cell in first if title_of(cell).startswith("pixel")]
-        if pixels and not self.place.found:
-            return UserError(
-                f"{self.path} holds pixels, not names of image files",
-                why=seen,
-                remedy="save the pixels as arrays (.npy, .npz), or as image files with a list `image,label`",
             )
         if not self.place.found:
             return UserError(

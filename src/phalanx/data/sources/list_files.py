@@ -2,7 +2,7 @@
 
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,12 +46,12 @@ class FileFinder:
     other_spelling: int = 0  # files whose names differ in case or in their form of Unicode
     _folders: dict[bytes, _Entries] = field(default_factory=dict)
 
-    def find(self, cells: Iterable[str]) -> tuple[list[bytes], list[int]]:
+    def find(self, cells: Sequence[str]) -> tuple[list[bytes], list[int]]:
         """(paths relative to the root, the positions of those that are no file)."""
         text = "\0".join(cells)
         if self.place.backslashes:
             text = text.replace("\\", "/")
-        paths = os.fsencode(text).split(b"\0")
+        paths = os.fsencode(text).split(b"\0") if cells else []
         if self.place.cut:
             cut = os.fsencode(self.place.cut)
             paths = [path.removeprefix(cut) for path in paths]
@@ -67,7 +67,8 @@ class FileFinder:
                 file = self._find_slowly(path)
                 if not file:
                     missing.append(position)
-            found.append(file or path)
+                    file = path if path.lower().endswith(_ENDINGS) else path + ending
+            found.append(file)
         return found, missing
 
     def _find_slowly(self, path: bytes) -> bytes:

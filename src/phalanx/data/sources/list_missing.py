@@ -43,7 +43,7 @@ def without_missing(table: Table, rows: Indices, config: DataConfig) -> tuple[In
 
 
 def _path(table: Table, name: bytes) -> str:
-    return str(table.columns.place.root / os.fsdecode(name))
+    return str((table.columns.place.root / os.fsdecode(name)).absolute())
 
 
 def _refusal(table: Table, names: list[bytes], count: int, allowed: int, config: DataConfig) -> UserError:

@@ -104,9 +104,7 @@ class Table:
             return None
         part_of = np.array([{"train": 0, held: 1}.get(word or "", 2) for word in words])[self.split_codes]
         rows = [np.flatnonzero(part_of == part) for part in range(3)]
-        note = (
-            f"the column {title or column!r} gives {len(rows[0]):,} rows for training, {len(rows[1]):,} for validation"
-        )
+        note = f"column {title or column!r}: {len(rows[0]):,} rows for training, {len(rows[1]):,} for validation"
         if len(rows[2]):
             pairs = zip(self.split_cells, words, strict=True)
             others = {str(cell).strip() for cell, word in pairs if word not in ("train", held)}
