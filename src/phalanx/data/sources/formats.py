@@ -9,12 +9,12 @@ from pathlib import Path
 from phalanx.custom import is_data_reference
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
-from phalanx.data.sources.flat_folder import open_flat_folder
 from phalanx.data.sources.folders import look, open_class_folders
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.labelled import Labelled
-from phalanx.data.sources.list_beside import find_val_list
-from phalanx.data.sources.lists import open_list, open_list_val
+from phalanx.data.sources.lists.beside import find_val_list
+from phalanx.data.sources.lists.flat_folder import open_flat_folder
+from phalanx.data.sources.lists.open import open_list, open_list_val
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
 from phalanx.data.sources.shards.find_files import VAL_NAMES, is_pattern
@@ -157,8 +157,11 @@ def _images(folder: Path, request: OpenRequest) -> Labelled:
 
 
 def _list(path: Path, request: OpenRequest) -> Labelled:
+    config, root = request.config, None
+    if request.classes is not None:  # data.root is that of the training data, and only likely that of other data
+        config, root = config.model_copy(update={"root": None}), config.root
     return open_list(
-        path, request.classes, channels=request.channels, pool=request.pool, config=request.config, part="train"
+        path, request.classes, channels=request.channels, pool=request.pool, config=config, root=root, part="train"
     )
 
 

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.list_columns import Columns, find_columns
-from phalanx.data.sources.list_rows import find_rows
+from phalanx.data.sources.lists.columns import Columns, find_columns
+from phalanx.data.sources.lists.rows import find_rows
 
 _VAL_NAMES = ("val", "valid", "validation", "dev", "test", "testing")
 _TRAIN = re.compile(r"training|train", re.IGNORECASE)

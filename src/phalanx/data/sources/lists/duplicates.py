@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from phalanx.data.sources.folders import Names
 from phalanx.data.sources.labelled import Labels
-from phalanx.data.sources.list_labels import SEVERAL
+from phalanx.data.sources.lists.labels import SEVERAL
 
 
 def without_repeated(

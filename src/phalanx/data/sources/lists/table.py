@@ -12,13 +12,13 @@ from phalanx.config.schema import DataConfig
 from phalanx.data.order import Indices
 from phalanx.data.sources.folders import Names
 from phalanx.data.sources.labelled import Part
-from phalanx.data.sources.list_classes import ListLabels, sample_labels
-from phalanx.data.sources.list_columns import Columns, empty_list, find_columns
-from phalanx.data.sources.list_files import FileFinder
-from phalanx.data.sources.list_header import title_of
-from phalanx.data.sources.list_labels import Key, LabelRules
-from phalanx.data.sources.list_rows import Row, Rows, find_rows
-from phalanx.data.sources.list_splits import split_of_cell
+from phalanx.data.sources.lists.classes import ListLabels, sample_labels
+from phalanx.data.sources.lists.columns import Columns, empty_list, find_columns
+from phalanx.data.sources.lists.files import FileFinder
+from phalanx.data.sources.lists.header import title_of
+from phalanx.data.sources.lists.labels import Key, LabelRules
+from phalanx.data.sources.lists.rows import Row, Rows, find_rows
+from phalanx.data.sources.lists.splits import split_of_cell
 from phalanx.errors import UserError
 
 

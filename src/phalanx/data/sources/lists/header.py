@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from phalanx.data.sources.list_labels import NUMBER
-from phalanx.data.sources.list_places import ENDINGS, Place
-from phalanx.data.sources.list_rows import Row
+from phalanx.data.sources.lists.labels import NUMBER
+from phalanx.data.sources.lists.places import ENDINGS, Place
+from phalanx.data.sources.lists.rows import Row
 from phalanx.errors import UserError, nearest
 
 # In the order of preference, as `title_of` writes them.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.list_header import (
+from phalanx.data.sources.lists.header import (
     COUNTER_TITLES,
     IMAGE_TITLES,
     LABEL_TITLES,
@@ -14,10 +14,10 @@ from phalanx.data.sources.list_header import (
     shown_columns,
     title_of,
 )
-from phalanx.data.sources.list_labels import NUMBER, LabelRules, read_labels, zero_or_one
-from phalanx.data.sources.list_places import Place, find_place
-from phalanx.data.sources.list_rows import BLANKS, LINES, Row, Rows
-from phalanx.data.sources.list_splits import split_column
+from phalanx.data.sources.lists.labels import NUMBER, LabelRules, read_labels, zero_or_one
+from phalanx.data.sources.lists.places import Place, find_place
+from phalanx.data.sources.lists.rows import BLANKS, LINES, Row, Rows
+from phalanx.data.sources.lists.splits import split_column
 from phalanx.errors import UserError
 
 _MAX_TRIED = 6  # columns without a known title that are looked at for names of files
@@ -77,7 +77,8 @@ def _mxnet_columns(rows: Rows, first: list[Row], config: DataConfig) -> Columns 
     if not all(NUMBER.fullmatch(cell.strip()) for cell in row[:-1]) or NUMBER.fullmatch(row[-1].strip()):
         return None
     place = find_place(rows.path, [row[-1] for row in first], config.root)
-    if rows.separator != LINES and not place.found:
+    numbers = [row[0].strip() for row in first]
+    if rows.separator != LINES and (not place.found or len(set(numbers)) < len(numbers)):
         return None
     same = all(len(row) == 3 for row in first)
     if not same:  # lists of several labels are often of other tasks, which is worth more to know than missing files

@@ -6,10 +6,11 @@ import pandas
 import pytest
 
 from phalanx.config.schema import DataConfig
+from phalanx.data.sources.lists.open import open_list
 from phalanx.data.sources.open import open_data
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful
-from tests.data.sources.list_samples import (
+from tests.data.sources.lists.list_samples import (
     assert_same_as_pandas,
     assert_same_pixels,
     opened,
@@ -186,3 +187,14 @@ def test_a_root_that_is_not_there(tmp_path: Path) -> None:
     write_files(tmp_path, ["a.png"])
     error = refused(tmp_path / "t.csv", "image,label\na.png,0\n", root=tmp_path / "elsewhere")
     assert_helpful(error, str(tmp_path / "elsewhere"), "data.root")
+
+
+def test_a_root_that_is_only_likely(tmp_path: Path) -> None:
+    write_files(tmp_path, ["left/1.jpg", "left/2.jpg", "right/1.jpg", "right/2.jpg", "meta/note.txt"])
+    (tmp_path / "t.txt").write_text("1.jpg 0\n2.jpg 1\n")
+    for root, found in ((tmp_path / "right", "right"), (tmp_path / "left", "left")):
+        source = open_list(tmp_path / "t.txt", None, channels=None, pool=None, root=root)
+        assert_same_pixels(source, [tmp_path / found / "1.jpg", tmp_path / found / "2.jpg"])
+    (tmp_path / "t.txt").write_text("left/1.jpg 0\nright/2.jpg 1\n")
+    source = open_list(tmp_path / "t.txt", None, channels=None, pool=None, root=tmp_path / "meta")
+    assert_same_pixels(source, [tmp_path / "left/1.jpg", tmp_path / "right/2.jpg"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.data.sources.folders import IMAGE_ENDINGS
-from phalanx.data.sources.list_splits import split_in_name
+from phalanx.data.sources.lists.splits import split_in_name
 from phalanx.errors import UserError
 
 USUAL_ENDINGS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.list_splits import split_in_name
+from phalanx.data.sources.lists.splits import split_in_name
 from phalanx.data.sources.open import Splits, open_data, open_parts, open_split
 from phalanx.errors import UserError
 from tests.data.samples import assert_helpful, write_images
-from tests.data.sources.list_samples import write_files
+from tests.data.sources.lists.list_samples import write_files
 
 
 @pytest.fixture
@@ -119,6 +119,15 @@ def test_kaggles_test_list_has_no_labels(files: Path) -> None:
     assert names(opened(files / "train.csv", rows).val) == ["4"]
 
 
+def test_the_root_of_training_is_only_likely_that_of_validation(tmp_path: Path) -> None:
+    write_files(tmp_path, ["images/1.png", "images/2.png", "images/3.png", "others/4.png"])
+    (tmp_path / "train.txt").write_text("1.png 0\n2.png 1\n")
+    for text, val in (("3.png 0\n", ["3"]), ("others/4.png 0\n", ["4"])):
+        (tmp_path / "val.txt").write_text(text)
+        splits = open_data(DataConfig(source=str(tmp_path / "train.txt"), root=tmp_path / "images"), threads=0)
+        assert (names(splits.train), names(splits.val)) == (["1", "2"], val)
+
+
 def test_validation_has_the_classes_of_training(files: Path) -> None:
     (files / "val.csv").write_text("image,label\n2.png,c\n")
     with pytest.raises(UserError) as caught:
@@ -133,7 +142,7 @@ def test_a_table_labels_a_flat_validation_folder(tmp_path: Path) -> None:
     def labels(text: str, **settings: Any) -> list[int]:
         (tmp_path / "val.csv").write_text(text)
         config = DataConfig(source=str(tmp_path), val_labels=tmp_path / "val.csv", **settings)
-        return open_data(config, threads=0).val.labels.tolist()
+        return list(open_data(config, threads=0).val.labels.tolist())
 
     assert labels("filename,label\nx_3.JPEG,ape\nx_1.JPEG,cat\nx_2.JPEG,ape\n") == [1, 0, 0]
     assert labels("id;breed;age\nx_3;ape;7\nx_1;cat;8\nx_2;ape;9\n") == [1, 0, 0]

@@ -9,7 +9,7 @@ from phalanx.config.schema import DataConfig
 from phalanx.data.order import Indices
 from phalanx.data.sources.bad_images import allowed_bad
 from phalanx.data.sources.folders import some
-from phalanx.data.sources.list_table import Table
+from phalanx.data.sources.lists.table import Table
 from phalanx.data.sources.quarantine import read_quarantine
 from phalanx.errors import UserError
 
@@ -50,6 +50,8 @@ def _refusal(table: Table, names: list[bytes], count: int, allowed: int, config:
     root = table.columns.place.root
     ending = table.columns.place.ending
     why = f"paths are taken from {root}" + (f", with {ending} at their end" if ending else "")
+    if len(names) == count and config.root is None:
+        why += ", and no folder beside the list has them"
     if config.bad_images == "stop":
         why += "; data.bad_images=stop refuses any"
     elif len(names) < count:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from phalanx.data.sources.list_places import ENDINGS, Place
+from phalanx.data.sources.lists.places import ENDINGS, Place
 from phalanx.errors import UserError
 
 _ENDINGS = tuple(os.fsencode(ending) for ending in ENDINGS)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.folders import FileSource
-from phalanx.data.sources.lists import open_list
+from phalanx.data.sources.lists.open import open_list
 from phalanx.errors import UserError
 from tests.data.samples import FixedViews, noise
 

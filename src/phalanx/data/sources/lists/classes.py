@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.data.sources.labelled import Labels
-from phalanx.data.sources.list_labels import LARGEST_LABEL, NUMBER, WHOLE_NUMBER, Key, LabelRules, Where, read_labels
+from phalanx.data.sources.lists.labels import LARGEST_LABEL, NUMBER, WHOLE_NUMBER, Key, LabelRules, Where, read_labels
 from phalanx.errors import UserError, nearest
 
 LONGEST_NAME = 200

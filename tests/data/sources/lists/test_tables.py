@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.data.sources.folders import FileSource
 from tests.data.samples import assert_helpful
-from tests.data.sources.list_samples import (
+from tests.data.sources.lists.list_samples import (
     assert_same_as_pandas,
     assert_same_pixels,
     opened,
@@ -148,6 +148,8 @@ def test_lines_of_several_blanks(files: Path) -> None:
     assert (names_of(source), source.labels.tolist()) == (["a.png", "f.png"], [1, 0])
     source = written(files / "t.lst", "0 1 a.png\n1 0 f.png\n")
     assert (names_of(source), source.labels.tolist()) == (["a.png", "f.png"], [1, 0])
+    error = refused(files / "t.csv", "500,375,a.png\n500,333,f.png\n")  # sizes, not MXNet's numbers
+    assert_helpful(error, "label", "0 '500', 1 '375', 2 'a.png'")
     source = written(files / "t.txt", "3 a.png\n1 f.png\n")
     assert (names_of(source), source.labels.tolist()) == (["a.png", "f.png"], [3, 1])
 

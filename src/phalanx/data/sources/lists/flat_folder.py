@@ -10,11 +10,11 @@ import numpy as np
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.folders import FileSource, Names, file_source, look, some
 from phalanx.data.sources.labelled import Labels
-from phalanx.data.sources.list_classes import lookup_of, sample_labels
-from phalanx.data.sources.list_columns import empty_list
-from phalanx.data.sources.list_labels import LabelRules
-from phalanx.data.sources.list_rows import LINES, WHOLE_LINES, Rows, find_rows
-from phalanx.data.sources.list_table import Table, read_table
+from phalanx.data.sources.lists.classes import lookup_of, sample_labels
+from phalanx.data.sources.lists.columns import empty_list
+from phalanx.data.sources.lists.labels import LabelRules
+from phalanx.data.sources.lists.rows import LINES, WHOLE_LINES, Rows, find_rows
+from phalanx.data.sources.lists.table import Table, read_table
 from phalanx.errors import UserError
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.flat_folder import open_flat_folder
-from phalanx.data.sources.lists import open_list, open_list_val
+from phalanx.data.sources.lists.flat_folder import open_flat_folder
+from phalanx.data.sources.lists.open import open_list, open_list_val
 from phalanx.errors import UserError
-from tests.data.sources.list_samples import write_files
+from tests.data.sources.lists.list_samples import write_files
 
 CELLS = [
     *("a.png", "b", "deep/c.png", "./a.png", "/a.png", "deep\\c.png", "C:\\x\\a.png", "gone.png", "", " "),
@@ -51,7 +51,7 @@ CONFIGS = st.builds(
 
 
 @given(st.binary(max_size=200), st.sampled_from([".csv", ".tsv", ".txt", ".lst"]), CONFIGS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_bytes(data: bytes, ending: str, config: DataConfig) -> None:
     read(data, ending, config)
 
@@ -64,7 +64,7 @@ def test_any_bytes(data: bytes, ending: str, config: DataConfig) -> None:
     st.sampled_from([".csv", ".tsv", ".txt", ".lst"]),
     CONFIGS,
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_tables_of_any_cells(
     lines: list[list[str]], separator: str, end: str, encoding: str, ending: str, config: DataConfig
 ) -> None:

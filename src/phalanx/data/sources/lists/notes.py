@@ -1,7 +1,7 @@
 """Notes for the user about how a list was read: its columns, and where its files were found."""
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.sources.list_table import Table
+from phalanx.data.sources.lists.table import Table
 
 
 def about_columns(table: Table, num_classes: int) -> tuple[str, ...]:
