@@ -26,7 +26,7 @@ PAGES = sorted(
 )
 PHALANX = typer.main.get_group(app)
 SECTIONS = {key.partition(".")[0] for key in setting_keys() if "." in key}
-FILE_ENDINGS = (".json", ".safetensors", ".pt2", ".onnx", ".py", ".rec")
+FILE_ENDINGS = (".json", ".safetensors", ".pt2", ".onnx", ".py", ".rec", ".csv")
 # Flags that pages mention and that are other programs' own.
 FOREIGN = {"--nodelist", "--ntasks-per-node", "--editable", "--quiet"}
 
