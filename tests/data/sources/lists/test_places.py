@@ -44,6 +44,7 @@ def write_table(path: Path, image: str, label: str) -> pandas.DataFrame:
         ("Train.csv", ("ClassId", "Path"), "Train", ".png"),  # GTSRB; the columns are the other way round
         ("lists/train.csv", ("image", "label"), "images", ".jpeg"),
         ("ISIC_Training_GroundTruth/t.csv", ("image", "label"), "images", ".jpg"),
+        ("ISIC_Training_GroundTruth/ISIC_Training_GroundTruth.csv", ("image", "label"), "ISIC_Training_Input", ".jpg"),
         ("meta.csv", ("image_id", "dx"), "pictures_of_skin", ".jpg"),
         ("train.csv", ("image", "label"), ".", ".jpg"),
     ],
@@ -67,6 +68,7 @@ def test_ids_of_several_endings(tmp_path: Path) -> None:
     write_files(tmp_path / "images", names)
     source = written(tmp_path / "t.csv", "id,label\na,0\nb,0\nc,1\nd,1\ne.jpg,1\n")
     assert_same_pixels(source, [tmp_path / "images" / name for name in names])
+    assert "2 names" in source.notes[-1]
 
 
 def test_images_in_numbered_folders(tmp_path: Path) -> None:
@@ -75,6 +77,8 @@ def test_images_in_numbered_folders(tmp_path: Path) -> None:
     source = written(tmp_path / "meta.csv", text)
     assert_same_pixels(source, [tmp_path / name for name in ("part_1/a.jpg", "part_2/c.jpg", "part_1/b.jpg")])
     assert "{part_1,part_2}/<image_id>.jpg" in source.notes[1]
+    write_files(tmp_path / "nih", ["images_001/images/a.jpg", "images_002/images/b.jpg", "images_002/images/c.jpg"])
+    assert len(written(tmp_path / "nih" / "Data_Entry.csv", text)) == 3
     write_files(tmp_path, ["part_2/b.jpg"])
     assert_helpful(refused(tmp_path / "meta.csv", text), "'b'", "part_1/b.jpg, part_2/b.jpg", "data.root")
 
@@ -85,6 +89,19 @@ def test_folders_that_nothing_tells_apart(tmp_path: Path) -> None:
     assert_helpful(refused(tmp_path / "t.csv", text), "left", "right", "data.root")
     source = written(tmp_path / "t.csv", text, root=tmp_path / "right")
     assert_same_pixels(source, [tmp_path / "right" / "1.jpg", tmp_path / "right" / "2.jpg"])
+
+
+def test_paths_of_one_split_are_not_found_in_another(tmp_path: Path) -> None:
+    write_files(tmp_path, ["train/1.jpg", "train/2.jpg"])
+    assert_helpful(refused(tmp_path / "val.txt", "val/1.jpg 0\nval/2.jpg 1\n"), "2 files", "val/1.jpg")
+    source = written(tmp_path / "val.txt", "1.jpg 0\n2.jpg 1\n")  # a part of the training images
+    assert_same_pixels(source, [tmp_path / "train/1.jpg", tmp_path / "train/2.jpg"])
+
+
+def test_ids_with_a_title_go_before_other_files(tmp_path: Path) -> None:
+    write_files(tmp_path, ["train/a.jpg", "train/b.jpg", "train/m1.png", "train/m2.png"])
+    source = written(tmp_path / "train.csv", "id,mask,label\na,m1.png,0\nb,m2.png,1\n")
+    assert_same_pixels(source, [tmp_path / "train/a.jpg", tmp_path / "train/b.jpg"])
 
 
 def test_a_training_list_does_not_take_the_test_images(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from phalanx.data.sources.lists.header import (
     title_of,
 )
 from phalanx.data.sources.lists.labels import NUMBER, LabelRules, read_labels, zero_or_one
-from phalanx.data.sources.lists.places import Place, find_place
+from phalanx.data.sources.lists.places import ENDINGS, Place, find_place
 from phalanx.data.sources.lists.rows import BLANKS, LINES, Row, Rows
 from phalanx.data.sources.lists.splits import split_column
 from phalanx.errors import UserError
@@ -114,7 +114,13 @@ def _candidates(path: Path, first: list[Row], config: DataConfig) -> list[int]:
     known = [titles.index(title) for title in IMAGE_TITLES if title in titles]
     distinct = [len({row[column] for row in body}) for column in range(len(titles))]
     others = sorted(range(len(titles)), key=lambda column: -distinct[column])  # images differ, labels repeat
-    return list(dict.fromkeys([*(known or [0]), *others[:_MAX_TRIED]]))
+    with_endings = [column for column in others if _are_file_names([row[column] for row in body])]
+    return list(dict.fromkeys([*known, *with_endings] if with_endings else [*(known or [0]), *others[:_MAX_TRIED]]))
+
+
+def _are_file_names(cells: list[str]) -> bool:
+    """Whether most cells have the ending of an image: then no other column has ids, even if 1.jpg exists."""
+    return 2 * sum(cell.strip().lower().endswith(ENDINGS) for cell in cells) > len(cells)
 
 
 @dataclass

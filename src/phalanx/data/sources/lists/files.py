@@ -43,7 +43,7 @@ class FileFinder:
     """Finds the files of a list, given their place. Two lists of the same files and folders give the same names."""
 
     place: Place
-    other_spelling: int = 0  # files whose names differ in case or in their form of Unicode
+    other_spelling: int = 0  # files whose names differ in case, ending or form of Unicode
     _folders: dict[bytes, _Entries] = field(default_factory=dict)
 
     def find(self, cells: Sequence[str]) -> tuple[list[bytes], list[int]]:
@@ -92,7 +92,7 @@ class FileFinder:
         for wanted in dict.fromkeys((exact, name, *(name + ending for ending in _ENDINGS))) if name else ():
             file = entries.find(wanted)
             if file is not None:
-                self.other_spelling += file != wanted
+                self.other_spelling += file not in (exact, name)
                 return path[:slash] + file
         return None
 

@@ -28,7 +28,9 @@ def about_place(table: Table, config: DataConfig) -> tuple[str, ...]:
         cut = f" (without {place.cut!r})" if place.cut else ""
         notes.append(f"images: {place.root}{inside}/<{title}>{place.ending}{cut}")
     if table.other_spelling:
-        notes.append(f"{table.other_spelling:,} names in {table.path} differ from the files' in case or Unicode form")
+        notes.append(
+            f"{table.other_spelling:,} names in {table.path} differ from the files' in case, ending or Unicode form"
+        )
     return tuple(notes)
 
 

@@ -59,6 +59,8 @@ def find_place(path: Path, names: Sequence[str], root: Path | None) -> Place:
         written = [name.replace("\\", "/") for name in tried] if backslashes else tried
         for cut in _beginnings(written):
             for folder in folders:
+                if _contradicts(cut, folder):
+                    continue
                 place = _tried(folder, written, cut, backslashes)
                 if place.found > best.found:
                     _refuse_equal(path, place, folder, folders, written)
@@ -66,6 +68,12 @@ def find_place(path: Path, names: Sequence[str], root: Path | None) -> Place:
                 if best.all_found:
                     return best
     return best
+
+
+def _contradicts(cut: str, folder: _Folder) -> bool:
+    """Whether paths name another split than a folder: val/1.jpg is not train/1.jpg."""
+    written, there = split_in_name(cut), split_in_name(folder.root.name)
+    return written is not None and there is not None and written != there
 
 
 def _spread(names: list[str]) -> list[str]:
