@@ -114,3 +114,20 @@ def test_data_in_memory(tmp_path: Path) -> None:
     np.zeros(10, np.uint8).tofile(tmp_path / "test_batch.bin")
     with pytest.raises(UserError):
         verified(tmp_path)
+
+
+def test_missing_files_of_a_list_are_found_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_dataset(tmp_path / "d")
+    monkeypatch.chdir(tmp_path)
+    rows = [f"d/train/ape/{i}.jpg,{'ab'[i % 2]}\n" for i in range(3)] + [f"d/gone/{i}.jpg,a\n" for i in range(4)]
+    (tmp_path / "list.csv").write_text("image,label\n" + "".join(rows))
+    (source / "train" / "ape" / "2.jpg").write_bytes(b"no image")
+    out = tmp_path / "bad.txt"
+    code, lines = verified("list.csv", out)
+    assert code == 1
+    assert lines[-2] == "4 of 7 samples are missing; 1 of 7 samples do not decode"
+    assert out.read_text().splitlines()[0] == f"{tmp_path}/d/gone/0.jpg\tno such file"
+    assert out.read_text().count("\n") == 5
+    code, lines = verified("list.csv", None, f"data.quarantine={out}")
+    assert (code, lines[-1]) == (0, "all 2 samples are good")
+    assert lines[-2] == f"note: 5 samples are left out, named in {out}"

@@ -35,6 +35,7 @@ class Findings:
     checked: int = 0
     files: list[tuple[str, str]] = field(default_factory=list)
     samples: list[tuple[str, str]] = field(default_factory=list)
+    missing: int = 0  # of the samples
 
 
 def verify_data(console: Console, source: str, settings: list[str], out: Path | None) -> int:
@@ -42,10 +43,14 @@ def verify_data(console: Console, source: str, settings: list[str], out: Path | 
     config = data_config(source, settings)
     findings = Findings()
     findings.files += _damaged_files(console, recognise(source)[1])
-    parts, notes = _opened(config, findings)
+    # Missing files of a list are findings here, however many there are.
+    parts, notes = _opened(config.model_copy(update={"bad_images": "skip", "bad_images_cap": 1.0}), findings)
     print_notes(console, notes)
     with progress(console, "checked", sum(map(len, parts))) as advance:
         for part in parts:
+            findings.samples += part.left_out
+            findings.checked += len(part.left_out)
+            findings.missing += len(part.left_out)
             for bad, count in _broken(part):
                 findings.samples += [(portable(part.name(index)), reason) for index, reason in bad]
                 findings.checked += count
@@ -108,12 +113,13 @@ def _report(console: Console, findings: Findings, out: Path | None) -> None:
         print_line(console, line)
     if len(shown) < len(lines):
         console.print(Text(f"… and {len(lines) - len(shown):,} more" + ("" if out else ": --out FILE writes them all")))
-    broken, files = len(findings.samples), len(findings.files)
-    if not broken and not files:
+    broken, files = len(findings.samples) - findings.missing, len(findings.files)
+    if not findings.samples and not files:
         console.print(Text(f"all {findings.checked:,} samples are good"))
         return
-    found = [f"{broken:,} of {findings.checked:,} samples do not decode"] if broken or not files else []
+    found = [f"{findings.missing:,} of {findings.checked:,} samples are missing"] if findings.missing else []
+    found += [f"{broken:,} of {findings.checked:,} samples do not decode"] if broken else []
     found += [f"{files:,} file{'s are' if files > 1 else ' is'} damaged"] if files else []
     console.print(Text("; ".join(found)))
-    if out is not None and broken:
+    if out is not None and findings.samples:
         console.print(Text(f"to train without them: data.quarantine={out}"), soft_wrap=True)

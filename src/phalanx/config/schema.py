@@ -79,6 +79,9 @@ class DataConfig(Section):
         description="which folders are the classes: 1 for those in `source` (or in its train and val), 2 for those in "
         "these; default: found",
     )
+    root: Path | None = Field(
+        None, description="folder that the paths of a list start from; default: the list's own, or where they are found"
+    )
     val_share: Share = Field(0.1, description="share held out where the data has no validation part")
     image_size: Count | None = Field(None, description="input height and width; default: what the data suggests")
     channels: Literal[1, 3] | None = Field(None, description="grey (1) or colour (3); default: the data's own")
@@ -111,11 +114,12 @@ class DataConfig(Section):
     )
     exif_orientation: bool = Field(False, description="turn photographs as their EXIF orientation says")
     image_field: str | None = Field(
-        None, description="where samples have named fields (TFRecord, WebDataset, Hugging Face): which is the image"
+        None,
+        description="where samples have named fields (TFRecord, WebDataset, Hugging Face, CSV): which is the image",
     )
     label_field: str | None = Field(None, description="and which is the label; default: the usual names")
     label_element: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="labels of several values (RecordIO, TFRecord): which of them is the class, from 0"
+        None, description="labels of several values (RecordIO, TFRecord, lists): which of them is the class, from 0"
     )
     multi_label: bool = Field(
         False, description="a sample may have several labels or none: trained with BCE, judged by mAP"

@@ -33,6 +33,27 @@ def write_folders(folder: Path, samples: list[Sample]) -> Path:
     return folder
 
 
+def write_table(folder: Path, samples: list[Sample]) -> Path:
+    """Kaggle's layout: ids, and the images in train/."""
+    (folder / "train").mkdir(parents=True)
+    rows = ["id,width,breed\n"]
+    for number, (image, label) in enumerate(samples):
+        (folder / "train" / f"{number:03d}.jpg").write_bytes(image)
+        rows.append(f"{number:03d},32,{CLASSES[label]}\n")
+    (folder / "labels.csv").write_text("".join(rows))
+    return folder / "labels.csv"
+
+
+def write_one_hot(folder: Path, samples: list[Sample]) -> Path:
+    folder.mkdir()
+    rows = [f"image,{','.join(CLASSES)}\n"]
+    for number, (image, label) in enumerate(samples):
+        (folder / f"{number}.jpg").write_bytes(image)
+        rows.append(f"{number}.jpg,{','.join('1.0' if other == label else '0.0' for other in range(3))}\n")
+    (folder / "truth.csv").write_text("".join(rows))
+    return folder / "truth.csv"
+
+
 def write_recs(folder: Path, samples: list[Sample]) -> Path:
     folder.mkdir()
     for name, part in (("a", samples[:10]), ("b", samples[10:])):
@@ -84,7 +105,9 @@ def write_huggingface(folder: Path, samples: list[Sample]) -> Path:
     return save(folder, rows[:12], rows[12:], features=features)
 
 
-WRITERS: list[Callable[[Path, list[Sample]], Path]] = [write_recs, write_tfds, write_slim, write_tars]
+WRITERS: list[Callable[[Path, list[Sample]], Path]] = [
+    *(write_recs, write_tfds, write_slim, write_tars, write_table, write_one_hot)
+]
 if importlib.util.find_spec("pyarrow"):
     WRITERS.append(write_huggingface)
 

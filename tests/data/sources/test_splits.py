@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.data.sources.splits import Split, names_of_validation, split_folders
+from phalanx.data.sources.splits import Split, split_folders, split_word
 from tests.data.shard_files import pictures, write_rec
 from tests.data.sources.trees import opened
 
@@ -27,11 +27,20 @@ def test_folders_of_splits(names: list[str], found: dict[Split, list[str]]) -> N
     assert split_folders(names) == found
 
 
-def test_names_beside_a_training_file() -> None:
-    assert "val_list.txt" in names_of_validation("train_list.txt")
-    assert "Test.csv" in names_of_validation("Train.csv")
-    assert "VALIDATION.TXT" in names_of_validation("TRAINING.TXT")
-    assert names_of_validation("all.txt") == []
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("trainLabels.csv", "train"),
+        ("ISIC2018_Task3_Training_Input", "train"),
+        ("TEST", "test"),
+        ("val_list.txt", "val"),
+        ("trains", None),
+        ("invalid", None),
+        ("images", None),
+    ],
+)
+def test_splits_in_names(name: str, split: str | None) -> None:
+    assert split_word(name) == split
 
 
 def test_shards_of_splits_in_any_case(tmp_path: Path) -> None:

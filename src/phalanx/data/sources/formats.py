@@ -14,7 +14,7 @@ from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.image_folders import open_folder, open_folder_val
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS
-from phalanx.data.sources.list_folders import is_list, open_lists, open_lists_val
+from phalanx.data.sources.list_folders import is_list, open_lists, open_lists_val, val_in_list
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
 from phalanx.data.sources.shards.find_files import is_pattern
@@ -37,6 +37,7 @@ class Format:
     val: Callable[[Path, OpenRequest], Labelled | None]  # the validation part, if there is one
     has_path: bool = True
     takes_patterns: bool = False  # whether it can be several files: globs and ranges
+    val_in_file: Callable[[Path, OpenRequest], Labelled | None] | None = None  # the validation part inside of one file
 
 
 USER_CODE = "python"  # instead of a format: the user's own dataset
@@ -188,10 +189,11 @@ FORMATS: dict[str, Format] = {
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
     "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
     "list": Format(
-        f"a list of lines `path label` ({' '.join(LIST_ENDINGS)})",
+        f"a list or table of files and labels ({' '.join(LIST_ENDINGS)})",
         is_list,
         open_lists,
         open_lists_val,
+        val_in_file=val_in_list,
     ),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",

@@ -19,7 +19,7 @@ from phalanx.data.sources.layouts.labels_beside import find_labels
 from phalanx.data.sources.layouts.level import Level, classes_found, find_level
 from phalanx.data.sources.layouts.split_lists import SplitLists, find_split_lists, listed_rows
 from phalanx.data.sources.layouts.tree import FolderTree, below
-from phalanx.data.sources.lists import open_flat_folder
+from phalanx.data.sources.lists.flat_folder import open_flat_folder
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.splits import WORDS, Split
 from phalanx.errors import UserError
@@ -212,7 +212,9 @@ def _open_flat(folder: Path, top: Path, request: OpenRequest) -> FileSource:
         )
     if request.config.val_labels is not None:
         labels = request.config.val_labels
-        return open_flat_folder(folder, labels, request.classes, channels=request.channels, pool=request.pool)
+        return open_flat_folder(
+            folder, labels, request.classes, channels=request.channels, pool=request.pool, config=request.config
+        )
     source = _found(folder, top, request)
     if source is None:
         raise UserError(

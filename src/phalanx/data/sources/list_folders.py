@@ -3,11 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+from phalanx.config.schema import DataConfig
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS, FoundList, Lists, find_lists
-from phalanx.data.sources.lists import open_list
+from phalanx.data.sources.lists.beside import find_val_list
+from phalanx.data.sources.lists.open import open_list, open_list_val
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.splits import names_of_validation
 from phalanx.errors import UserError
 
 
@@ -19,40 +20,57 @@ def is_list(path: Path) -> bool:
 
 
 def open_lists(path: Path, request: OpenRequest) -> Labelled:
-    """A list, or the training list of a folder."""
+    """A list, or the training list of a folder; with notes on lists beside it that cannot be used."""
     if not path.is_dir():
-        return _open(FoundList(path, path.parent), request)
+        source = _open(path, request)
+        beside = request.classes is None and request.config.val is None
+        val, notes = find_val_list(path, request.config) if beside else (None, ())
+        return source if val is not None else replace(source, notes=(*source.notes, *notes))
     found = _lists_in(path, request)
-    source = _open(found.train, request)
-    notes = [f"labels: {found.train.path}, found beside the images (for the folders instead: folder:{path})"]
+    source = _open(found.train.path, request, found.train.root)
+    told = [f"labels: {found.train.path}, found beside the images (for the folders instead: folder:{path})"]
     unused = None if found.val is None else _why_unused(found, replace(request, classes=source.classes))
-    notes += [f"{found.val.path} is not used: {unused}"] if found.val is not None and unused else []
-    return replace(source, notes=(*source.notes, *notes))
+    told += [f"{found.val.path} is not used: {unused}"] if found.val is not None and unused else []
+    return replace(source, notes=(*source.notes, *told))
 
 
 def open_lists_val(path: Path, request: OpenRequest) -> Labelled | None:
-    """The validation list of a folder; or the one beside a training list."""
+    """The validation rows of a list, the list beside it (val.txt of train.txt), or the validation list of a folder."""
     if not path.is_dir():
-        return _open_beside(path, request)
+        inside = val_in_list(path, request)
+        val, notes = (None, ()) if inside is not None else find_val_list(path, request.config)
+        if val is None:
+            return inside
+        source = _open(val, request)
+        return replace(source, notes=(*notes, *source.notes))
     found = _lists_in(path, request)
     if found.val is None or _why_unused(found, request):
-        return None
-    source = _open(found.val, request)
-    notes = [f"validation: {found.val.path}, found beside {found.train.path.name}"]
-    notes += [f"{found.test.path} is not used, since there is {found.val.path.name}"] if found.test else []
-    return replace(source, notes=(*source.notes, *notes))
+        return _val_rows(found.train, request)
+    source = _open(found.val.path, request, found.val.root)
+    told = [f"validation: {found.val.path}, found beside {found.train.path.name}"]
+    told += [f"{found.test.path} is not used, since there is {found.val.path.name}"] if found.test else []
+    return replace(source, notes=(*source.notes, *told))
 
 
-def _open_beside(path: Path, request: OpenRequest) -> Labelled | None:
-    """The validation list beside a training list: val.txt of train.txt, val_list.txt of train_list.txt."""
-    val = next((other for name in names_of_validation(path.name) if (other := path.with_name(name)).is_file()), None)
-    if val is None:
-        return None
-    return replace(open_lists(val, request), notes=(f"validation: {val}, found beside {path.name}",))
+def val_in_list(path: Path, request: OpenRequest) -> Labelled | None:
+    """The validation rows of a list, if a column says which rows these are."""
+    return _val_rows(FoundList(path, path.parent), request)
 
 
-def _open(found: FoundList, request: OpenRequest) -> Labelled:
-    return open_list(found.path, request.classes, channels=request.channels, pool=request.pool, root=found.root)
+def _val_rows(found: FoundList, request: OpenRequest) -> Labelled | None:
+    config = request.config
+    if config.root is None and found.root != found.path.parent:
+        config = config.model_copy(update={"root": found.root})
+    return open_list_val(found.path, request.classes, channels=request.channels, pool=request.pool, config=config)
+
+
+def _open(path: Path, request: OpenRequest, root: Path | None = None) -> Labelled:
+    config: DataConfig = request.config
+    if request.classes is not None:  # data.root is that of the training data, and only likely that of other data
+        config, root = config.model_copy(update={"root": None}), root or config.root
+    return open_list(
+        path, request.classes, channels=request.channels, pool=request.pool, config=config, root=root, part="train"
+    )
 
 
 def _why_unused(found: Lists, request: OpenRequest) -> str:
@@ -60,7 +78,7 @@ def _why_unused(found: Lists, request: OpenRequest) -> str:
     if found.val is None or found.val_split != "test":
         return ""
     try:
-        _open(found.val, request)
+        _open(found.val.path, request, found.val.root)
     except UserError as error:
         return error.what
     return ""

@@ -79,7 +79,7 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
     with _explain_read_errors(config.source):
         val = _val(name, path, manifest, request) if config.val is None else None
     if val is not None:
-        notes += val.notes
+        notes += [note for note in val.notes if note not in notes]
         if are_numbers(train.classes) and are_numbers(val.classes):
             # Both parts are of one dataset, and only the labels say how many classes it has.
             train = replace(train, classes=max(train.classes, val.classes, key=len))
@@ -163,8 +163,11 @@ def _open_one(text: str, request: OpenRequest) -> Labelled:
 
 
 def _open_found(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled:
-    # A path of a file names all of the data. A folder or the user's own dataset may have a validation part.
-    val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
+    if path.is_dir() or name == USER_CODE:
+        val = _val(name, path, manifest, request)
+    else:  # a file names all of the data, unless it has a validation part itself
+        val_in_file = FORMATS[name].val_in_file
+        val = None if val_in_file is None else val_in_file(path, request)
     return _train(name, path, manifest, request) if val is None else val
 
 

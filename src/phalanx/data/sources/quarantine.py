@@ -1,7 +1,7 @@
 """Quarantine: leaves out the samples in a list of `phalanx data verify`, or in a run's quarantine.tsv."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,10 @@ class Quarantine:
 
     def without(self, source: Labelled) -> Labelled:
         """The source without the samples in the list."""
+        if source.left_out:
+            absent = [(name, reason) for name, reason in source.left_out if not self.contains(name)]
+            self.found.update({_key(name) for name, _ in source.left_out} & self.names)
+            source = replace(source, left_out=tuple(absent))
         named = {index: _key(source.name(index)) for index in self._suspects(source).tolist()}
         left_out = [index for index, name in named.items() if name in self.names]
         kept = np.setdiff1d(np.arange(len(source)), left_out)
@@ -37,6 +41,10 @@ class Quarantine:
             )
         self.found.update(named[index] for index in left_out)
         return source.subset(kept)
+
+    def contains(self, name: str) -> bool:
+        """Whether a sample is in the list."""
+        return _key(name) in self.names
 
     def _suspects(self, source: Labelled) -> Indices:
         """Samples that may be in the list. Names in shards have to be read, so only in shards that the list names."""

@@ -17,7 +17,6 @@ AFFIXES = (
     *("image", "images", "img", "imgs", "picture", "pictures", "photos", "jpg", "jpeg", "png"),
 )
 _LONGEST_FIRST = sorted(WORDS, key=len, reverse=True)
-_TRAINING = re.compile(r"training|train", re.IGNORECASE)
 _JOINED = re.compile(rf"({'|'.join(_LONGEST_FIRST)})({'|'.join(AFFIXES)})")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of seg_train, TrainSet, TRAIN and train2017
 
@@ -26,17 +25,6 @@ def split_word(name: str) -> Split | None:
     """The split in a file's name, by its last word that is one: `train` of `imagenet-training-003.tar`."""
     words = [word for word in _words(name) if word in WORDS]
     return WORDS[words[-1]] if words else None
-
-
-def names_of_validation(name: str) -> list[str]:
-    """Names of validation files beside a training file: val_list.txt, …, test_list.txt of train_list.txt."""
-    found = _TRAINING.search(name)
-    if found is None:
-        return []
-    word = found[0]
-    as_written = str.upper if word.isupper() else str.capitalize if word[0].isupper() else str
-    others = [other for split in ("val", "test") for other in WORDS if WORDS[other] == split]
-    return [f"{name[: found.start()]}{as_written(other)}{name[found.end() :]}" for other in others]
 
 
 def split_folders(names: Iterable[str]) -> dict[Split, list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from phalanx.data.sources.labelled import Labels
-from phalanx.data.sources.layouts.lists_beside import ENDINGS, cells_of
+from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS, cells_of
 from phalanx.data.sources.layouts.tree import FolderTree
 from phalanx.data.sources.splits import split_word
 
@@ -32,7 +32,7 @@ def find_labels(
     for place in _up_to(folder, top):
         for name in map(os.fsdecode, tree.look(place).files):
             about_it = split is not None and split_word(Path(name).stem) == split
-            if not name.lower().endswith(ENDINGS) or not (about_it or place == folder):
+            if not name.lower().endswith(LIST_ENDINGS) or not (about_it or place == folder):
                 continue
             if found := _labels_in(place / name, images, classes):
                 return found

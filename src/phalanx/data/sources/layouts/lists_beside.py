@@ -15,8 +15,7 @@ from phalanx.data.sources.layouts.tree import FolderTree, below
 from phalanx.data.sources.splits import Split, split_word
 from phalanx.errors import UserError
 
-LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
-ENDINGS = (*LIST_ENDINGS, ".csv")
+LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv", ".csv")
 LINES_TRIED = 12
 FILES_TRIED = 60  # that have the ending of a list
 FOLDERS_TRIED = 20  # from which the paths of a list may start
@@ -91,7 +90,7 @@ def _plainest(folder: Path, lists: Sequence[FoundList]) -> FoundList:
 
 def _candidates(tree: FolderTree, folder: Path) -> Iterator[Path]:
     names = (os.fsdecode(name) for name in tree.look(folder).files)
-    yield from islice((folder / name for name in names if name.lower().endswith(ENDINGS)), FILES_TRIED)
+    yield from islice((folder / name for name in names if name.lower().endswith(LIST_ENDINGS)), FILES_TRIED)
 
 
 def _start_of_paths(tree: FolderTree, folder: Path, file: Path) -> Path | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from phalanx.data.sources.holdout import are_numbers
 from phalanx.data.sources.labelled import Labels
-from phalanx.data.sources.lists import LARGEST_LABEL, WHOLE_NUMBER
+from phalanx.data.sources.lists.labels import LARGEST_LABEL, WHOLE_NUMBER
 from phalanx.data.sources.shards.index import Index, Label
 from phalanx.errors import UserError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.lists import WHOLE_NUMBER
+from phalanx.data.sources.lists.labels import WHOLE_NUMBER
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of
 from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from phalanx.data.sources.folders import FileSource
-from phalanx.data.sources.lists import open_flat_folder, open_list
+from phalanx.data.sources.lists.flat_folder import open_flat_folder
+from phalanx.data.sources.lists.open import open_list
 from phalanx.errors import UserError
 from tests.data.samples import REAL, FixedViews, assert_helpful, image_bytes, needs_real_data, smooth
 
