@@ -49,7 +49,7 @@ def test_classes_are_named_along_both_axes(classes: int) -> None:
     matrix = figure_of(answers).axes[0]
     for labels in (matrix.get_xticklabels(), matrix.get_yticklabels()):
         assert [label.get_text() for label in labels] == answers.classes
-        assert min(label.get_fontsize() for label in labels) >= 6
+        assert min(float(label.get_fontsize()) for label in labels) >= 6
 
 
 def test_few_classes_have_their_counts_in_the_cells() -> None:

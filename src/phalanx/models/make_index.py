@@ -5,7 +5,7 @@
 
 import multiprocessing
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -56,10 +56,10 @@ def make_shipped(console: Console) -> ModelIndex:
     return ModelIndex(version("timm"), *parts)
 
 
-def _count_all(names: Sequence[str], console: Console) -> Mapping[str, ModelCost]:
+def _count_all(names: Sequence[str], console: Console) -> dict[str, ModelCost]:
     with ExitStack() as stack:
         advance = stack.enter_context(progress(console, "models counted", len(names)))
-        counts = map(_quietly, names)
+        counts: Iterator[ModelCost] = map(_quietly, names)
         if len(names) > FEW and cores() > 1:
             context = multiprocessing.get_context("spawn")
             pool = stack.enter_context(
