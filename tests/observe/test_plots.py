@@ -79,6 +79,17 @@ def test_the_legend_is_below_the_data(tmp_path: Path) -> None:
     assert top <= min(axes.get_tightbbox().y0 for axes in figure.axes)  # type: ignore[union-attr]
 
 
+def test_a_figure_of_one_part_says_so_in_its_panels(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    figure = figure_of(run, only="val")
+    assert titles(figure)[:3] == ["validation top-1, %", "validation loss", "learning rate"]
+    assert figure.legends == []
+    (tmp_path / "paddle.log").write_text("\n".join(PADDLE.splitlines()[:4]))
+    figure = figure_of(tmp_path / "paddle.log", f"b={tmp_path / 'paddle.log'}")
+    assert titles(figure) == ["training top-1, %", "training loss"]
+    assert legend(figure) == ["paddle.log", "b"]
+
+
 def test_more_than_ten_runs_are_told_apart(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / f"r{n}", 1, lr=n + 1) for n in range(24)]
     figure = figure_of(*runs, panels=["top1"], only="val")

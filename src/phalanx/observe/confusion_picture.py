@@ -52,9 +52,9 @@ def confusion_figure(answers: Answers, names: ClassNames, title: str, note: str 
     figure = Figure(figsize=(side + TABLE * listed, side), layout="constrained", dpi=130)
     axes, *beside = figure.subplots(1, 1 + listed, width_ratios=[side, TABLE][: 1 + listed], squeeze=False)[0]
     _draw_cells(axes, answers, names)
-    axes.set_anchor("N")
     axes.set_title(title, fontsize=11, parse_math=False)
     if beside:
+        axes.set_anchor("N")  # the top of the table
         _tabulate(beside[0], answers, names, side)
     if note:
         figure.text(0.01, -0.01, note, fontsize=9, va="top", parse_math=False)
@@ -79,7 +79,9 @@ def _draw_cells(axes: "Axes", answers: Answers, names: ClassNames) -> None:
     axes.set_facecolor("0.9")  # visible where the data has no sample of a class
     power = 0.5 if len(counts) <= MOST_ANNOTATED else 0.35
     image = axes.imshow(shares, cmap="Blues", norm=PowerNorm(power, 0, 1), interpolation="nearest")
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.7, pad=0.02, format=PercentFormatter(1.0, decimals=0))
+    middle = 0.5 if len(answers.classes) <= MOST_ANNOTATED else 0.8  # beside the matrix, whose top is that of a table
+    percent = PercentFormatter(1.0, decimals=0)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.7, pad=0.02, anchor=(0.0, middle), format=percent)
     bar.set_label("share of the true class", fontsize=9)
     bar.set_ticks([0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1])
     bar.ax.tick_params(labelsize=8)

@@ -13,10 +13,9 @@ import yaml
 
 from phalanx.config.text import read_yaml
 from phalanx.observe.curves import Axis, Curve, Log, run_names, smoothed
+from phalanx.observe.logs.read import FILES
 from phalanx.observe.plot_options import PlotOptions, Seeds
 from phalanx.runs.folder import RunFolder
-
-USUAL_FILES = ("stats.json", "summary.csv", "train.log", "log.txt", "training.log", "log.csv", "history.csv")
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,13 @@ def named_places(words: Sequence[str | Path]) -> list[Place]:
             found.append((Path(path), name))
         else:
             found.append((Path(word), None))
-    names = run_names([_home(path) for path, _ in found])
-    return [Place(path, given or name, given is not None) for (path, given), name in zip(found, names, strict=True)]
+    names = iter(run_names([_home(path) for path, given in found if given is None]))
+    return [Place(path, next(names) if given is None else given, given is not None) for path, given in found]
 
 
 def _home(path: Path) -> Path:
     """What names a log: its file, or the folder of a file that is called the same everywhere."""
-    return path.parent if path.name in USUAL_FILES or ".tfevents." in path.name else path
+    return path.parent if path.name in FILES or ".tfevents." in path.name else path
 
 
 def recipe_of(run: Path) -> str:

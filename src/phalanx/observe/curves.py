@@ -110,7 +110,7 @@ def read_run(run: Path, label: str) -> Log:
 
 def _add_values(log: Log, part: str, record: Record, per_epoch: int, time: float, *fields: str) -> None:
     for name in fields:
-        _add(log, f"{part}/{name}", record[name], record["step"], per_epoch, time, 100 if name == "top1" else 1)
+        _add(log, f"{part}/{name}", record.get(name), record["step"], per_epoch, time, 100 if name == "top1" else 1)
 
 
 def _add_rates(log: Log, record: Record, per_epoch: int, time: float, before: tuple[int, float]) -> None:

@@ -55,7 +55,10 @@ def add_title(figure: "Figure", labels: Labels, style: Style) -> None:
 def add_legend(
     figure: "Figure", labels: Labels, parts: Sequence[str], bands: bool, looks: Looks, options: PlotOptions
 ) -> None:
-    """Below the panels, in as many columns as fit. The figure becomes higher by the legend."""
+    """Below the panels, in as many columns as fit. The figure becomes higher by the legend.
+
+    If all is training or all is validation, the panels say so.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -68,10 +71,10 @@ def add_legend(
             handles.append(Line2D([], [], **look, lw=looks.validation, ms=looks.marker + 0.5, label=label))
     single = run_look(0, options.style)["color"] if len(labels.shown) == 1 else "0.35"
     smooth = f", smoothed by {options.smooth:g}" if options.smooth else ""
-    if "val" in parts:
+    if len(parts) > 1:
         marks: Any = {"marker": "o", "ms": looks.marker, "lw": looks.validation}
         handles.append(Line2D([], [], color=single, **marks, label="validation"))
-    if "train" in parts:
+    if len(parts) > 1 or (smooth and "train" in parts):
         thin: Any = (
             {"alpha": looks.pale, "lw": looks.training} if not smooth else {"alpha": 0.9, "lw": 1.4 * looks.training}
         )
@@ -79,6 +82,8 @@ def add_legend(
     if bands:
         words = "mean ± standard deviation" if options.seeds == "std" else "mean, lowest to highest"
         handles.append(Patch(color=single, alpha=0.2, lw=0, label=words))
+    if not handles:
+        return
     texts = [str(handle.get_label()) for handle in handles]
     width, height = figure.get_size_inches()
     columns = legend_columns(texts, width, looks.small)

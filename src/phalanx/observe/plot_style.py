@@ -54,8 +54,8 @@ def settings(style: Style) -> Any:  # matplotlib's type for it lists every key
 def figure_size(style: Style, panels: int) -> tuple[int, int, tuple[float, float]]:
     """Rows and columns of panels, and the inches of the figure without its legend."""
     looks = LOOKS[style]
-    columns = min(panels, 4 if style == "screen" else 3)
-    rows = -(-panels // columns)
+    rows = -(-panels // (4 if style == "screen" else 3))
+    columns = -(-panels // rows)
     width = columns * looks.panel[0] if looks.widths is None else looks.widths[columns > 1]
     return rows, columns, (width, rows * looks.panel[1])
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 USUAL = ("top1", "loss", "lr")
 _X_LABELS = {"step": "step", "epoch": "epoch", "time": "seconds of training"}
+_PARTS = {"train": "training", "val": "validation"}
 _TITLES = {"loss": "loss", "lr": "learning rate"}
 
 
@@ -39,11 +40,13 @@ class Panel:
     name: str
     lines: list[tuple[int, str, Line]] = field(default_factory=list)  # number of the group, train or val
 
-    @property
-    def title(self) -> str:
+    def title(self, parts: Sequence[str]) -> str:
+        """What it shows; also whether that is of training or validation, if the figure has one of the two."""
+        one = len(parts) == 1 and self.name != "lr"
+        words = _TITLES.get(self.name, self.name)
         if self.name.startswith("top") and self.name[3:].isdigit():
-            return f"top-{self.name[3:]} accuracy, %"
-        return _TITLES.get(self.name, self.name)
+            words = f"top-{self.name[3:]}{' accuracy' * (not one)}, %"
+        return f"{_PARTS[parts[0]]} {words}" if one else words
 
 
 def draw_curves(runs: Sequence[str | Path], *outs: Path, options: PlotOptions | None = None) -> list[str]:
@@ -123,7 +126,7 @@ def _figure(
         for axes, panel in zip(grid, panels, strict=False):
             for number, part, line in panel.lines:
                 _plot(axes, panel.name, part, line, run_look(number, options.style), number, looks, options)
-            _finish(axes, panel, axis, limits, options, looks)
+            _finish(axes, panel, panel.title(parts), axis, limits, options, looks)
         for axes in grid[len(panels) :]:
             axes.remove()
         add_title(figure, labels, options.style)
@@ -168,12 +171,18 @@ def _plot(
 
 
 def _finish(
-    axes: "Axes", panel: Panel, axis: Axis, limits: tuple[float, float], options: PlotOptions, looks: Looks
+    axes: "Axes",
+    panel: Panel,
+    title: str,
+    axis: Axis,
+    limits: tuple[float, float],
+    options: PlotOptions,
+    looks: Looks,
 ) -> None:
     if looks.titles:
-        axes.set_title(panel.title, parse_math=False)
+        axes.set_title(title, parse_math=False)
     else:
-        axes.set_ylabel(panel.title, parse_math=False)
+        axes.set_ylabel(title, parse_math=False)
     axes.set_xlabel(_X_LABELS[axis])
     axes.set_xlim(*limits)
     if panel.name in options.log:

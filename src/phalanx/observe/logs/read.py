@@ -24,6 +24,7 @@ from phalanx.observe.logs.torch_examples import TORCH_EXAMPLES
 from phalanx.runs.events import EVENTS_FILE
 
 TEXT_FORMATS: tuple[TextFormat, ...] = (PADDLE, MXNET, PADDLECLAS, TORCH_EXAMPLES)
+# what a folder is searched for, and what names a folder better than itself
 FILES = ("stats.json", "summary.csv", "train.log", "log.txt", "training.log", "log.csv", "history.csv")
 READ = (
     "a run folder of Phalanx",
