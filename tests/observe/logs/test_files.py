@@ -9,6 +9,7 @@ from phalanx.errors import UserError
 from phalanx.observe.curves import Log
 from phalanx.observe.logs.read import read_log
 from tests.observe.logs.test_text_logs import MXNET, PADDLE, curve
+from tests.observe.made_runs import make_run
 
 
 def written(path: Path, text: str) -> Log:
@@ -112,6 +113,11 @@ def test_an_unknown_file_is_refused_with_what_is_read(tmp_path: Path, text: str)
         "torchvision",
     ):
         assert system in refusal.value.why
+
+
+def test_a_run_of_ours_by_its_folder_or_its_events(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    assert read_log(run, "a") == read_log(run / "events.jsonl", "a")
 
 
 def test_folders_and_missing_paths_are_refused(tmp_path: Path) -> None:

@@ -96,6 +96,19 @@ def test_keras_writes_a_folder_for_each_part_and_counts_epochs(tmp_path: Path) -
     assert curve(log, "val/loss", "step")[0] == []
 
 
+def test_several_runs_in_a_folder_are_refused(tmp_path: Path) -> None:
+    for run in ("a/train", "a/validation", "b"):
+        write(tmp_path / run / "events.out.tfevents.1", event(1, simple("loss", 1)))
+    with pytest.raises(UserError, match="event files of 2 runs") as refusal:
+        read(tmp_path)
+    assert refusal.value.why == "they are in a, b"
+    assert set(read(tmp_path / "a").series) == {"train/loss", "val/loss"}
+    write(tmp_path / "events.out.tfevents.2", event(1, simple("lr", 1)))
+    log = read(tmp_path)
+    assert list(log.series) == ["train/lr"]
+    assert log.notes == ["3 event files of folders below it are left out"]
+
+
 @pytest.mark.parametrize("epochs", [(0.0, 0.5, 1.0, 1.5, 2.0), (0, 0, 1, 1, 2)])
 def test_a_tag_that_counts_epochs(tmp_path: Path, epochs: tuple[float, ...]) -> None:
     """Hugging Face's Trainer logs parts of epochs, Lightning whole ones."""

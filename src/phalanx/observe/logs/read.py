@@ -39,6 +39,8 @@ READ = (
 
 def read_log(path: Path, label: str, tags: Mapping[str, str] | None = None) -> Log:
     """The curves of a path. `tags` says which name of a log's numbers a curve has: {"val/top1": "eval/acc"}."""
+    if path.name == EVENTS_FILE and path.is_file():
+        return read_run(path.parent, label)
     if (path / EVENTS_FILE).is_file():
         return read_run(path, label)
     if not path.exists():

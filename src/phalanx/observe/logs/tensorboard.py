@@ -6,14 +6,16 @@ The schema is built here from the field numbers that TensorFlow publishes: neith
 import functools
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from crc32c import crc32c
 
+from phalanx.errors import UserError
 from phalanx.observe.curves import Log
 from phalanx.observe.logs.names import TRAINING, VALIDATION, as_accuracy, curve_names, is_accuracy
 from phalanx.observe.logs.rows import left_out
@@ -38,14 +40,14 @@ def is_event_file(path: Path) -> bool:
 
 
 def event_files(folder: Path) -> list[Path]:
-    """The event files in a folder, also in its folders: Keras writes train/ and validation/."""
+    """The event files below a folder."""
     return sorted(path for path in folder.rglob("*.tfevents.*") if path.is_file())
 
 
-def read_tensorboard(files: list[Path], folder: Path, label: str, tags: Mapping[str, str]) -> Log:
-    """One log from the event files of a run. Tags of files in train/ or validation/ are of that part."""
+def read_tensorboard(files: Sequence[Path], folder: Path, label: str, tags: Mapping[str, str]) -> Log:
+    """One log from the event files of a run. Tags of files in train/ or validation/, as of Keras, are of that part."""
     found: dict[str, Scalars] = {}
-    notes = []
+    files, notes = _of_one_run(files, folder)
     for path in files:
         part = _part(path.parent.relative_to(folder).parts)
         complaint = _read(path, part, found)
@@ -56,8 +58,33 @@ def read_tensorboard(files: list[Path], folder: Path, label: str, tags: Mapping[
     epochs = _epochs_of(found)
     begin = min((min(one.times) for one in found.values() if one.times), default=0.0)
     for tag, scalars in found.items():
-        _add(log, curves[tag], tag, scalars, epochs, begin)
+        scalars.times = [time - begin for time in scalars.times]
+        if tag.rpartition("/")[2].startswith("epoch_"):  # Keras counts epochs in the steps of these
+            _add(log, curves[tag], scalars, [None] * len(scalars.steps), [step + 1.0 for step in scalars.steps])
+        else:
+            _add(log, curves[tag], scalars, scalars.steps, _at(scalars.steps, epochs))
     return log
+
+
+def _of_one_run(files: Sequence[Path], folder: Path) -> tuple[Sequence[Path], list[str]]:
+    """The files of one run, and a note if others are below it. Several runs are refused."""
+    homes: dict[Path, list[Path]] = {}
+    for path in files:
+        parent = path.parent
+        while parent != folder and _part((parent.name,)):
+            parent = parent.parent
+        homes.setdefault(parent, []).append(path)
+    if len(homes) == 1:
+        return files, []
+    if folder in homes:
+        others = len(files) - len(homes[folder])
+        return homes[folder], [f"{others:,} event files of folders below it are left out"]
+    names = sorted(str(home.relative_to(folder)) for home in homes)
+    raise UserError(
+        f"{folder} has event files of {len(homes)} runs",
+        why=f"they are in {', '.join(names[:8])}{' …' if len(names) > 8 else ''}",
+        remedy=f"name each: phalanx plot {folder / names[0]} {folder / names[1]}",
+    )
 
 
 def _part(folders: tuple[str, ...]) -> str:
@@ -68,36 +95,39 @@ def _part(folders: tuple[str, ...]) -> str:
     return ""
 
 
-def _add(log: Log, curve: str, tag: str, scalars: Scalars, epochs: Scalars | None, begin: float) -> None:
-    """Keras counts epochs in the steps of its epoch_ tags; elsewhere steps are steps."""
-    by_epoch = tag.rpartition("/")[2].startswith("epoch_")
+def _add(log: Log, curve: str, scalars: Scalars, steps: Sequence[float | None], epochs: Sequence[float | None]) -> None:
     percent = not is_accuracy(curve) or max(scalars.values, default=0.0) > 1
-    for step, time, value in zip(scalars.steps, scalars.times, scalars.values, strict=True):
-        shown, value = as_accuracy(curve, value if percent else 100 * value)
-        epoch = step + 1.0 if by_epoch else _epoch_at(step, epochs)
-        log.add(shown, value, step=None if by_epoch else step, epoch=epoch, time=time - begin)
+    for value, time, step, epoch in zip(scalars.values, scalars.times, steps, epochs, strict=True):
+        shown, number = as_accuracy(curve, value if percent else 100 * value)
+        log.add(shown, number, step=step, epoch=epoch, time=time)
 
 
-def _epochs_of(found: Mapping[str, Scalars]) -> Scalars | None:
-    """The tag that counts epochs, as Lightning and Hugging Face's Trainer write it."""
+def _epochs_of(found: Mapping[str, Scalars]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
+    """Steps and the epochs at them, from the tag that counts epochs: of Lightning, of Hugging Face's Trainer."""
     named = [tag for tag in found if tag.rpartition("/")[2] == "epoch" and len(set(found[tag].values)) > 1]
-    return found[named[0]] if named else None
-
-
-def _epoch_at(step: int, epochs: Scalars | None) -> float | None:
-    if epochs is None:
+    if not named:
         return None
-    order = np.argsort(epochs.steps, kind="stable")
-    steps, values = np.asarray(epochs.steps)[order], np.asarray(epochs.values)[order]
+    order = np.argsort(found[named[0]].steps, kind="stable")
+    steps = np.asarray(found[named[0]].steps, np.float64)[order]
+    values = np.asarray(found[named[0]].values, np.float64)[order]
     if np.all(values == np.round(values)):  # epochs begun: only where one begins is exact
-        firsts = [int(np.argmax(values == value)) for value in np.unique(values)]
+        _, firsts = np.unique(values, return_index=True)
         steps, values = steps[firsts], values[firsts]
-    slope = (values[-1] - values[0]) / max(1, steps[-1] - steps[0])
-    if step > steps[-1]:
-        return float(values[-1] + slope * (step - steps[-1]))
-    if step < steps[0]:
-        return float(max(0.0, values[0] - slope * (steps[0] - step)))
-    return float(np.interp(step, steps, values))
+    return steps, values
+
+
+def _at(
+    places: Sequence[int], epochs: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None
+) -> Sequence[float | None]:
+    """The epochs at some steps; before and after those that are known, at the same pace."""
+    if epochs is None:
+        return [None] * len(places)
+    steps, values = epochs
+    at = np.asarray(places, np.float64)
+    pace = (values[-1] - values[0]) / max(1.0, steps[-1] - steps[0])
+    outside = np.minimum(0, at - steps[0]) + np.maximum(0, at - steps[-1])
+    found: list[float | None] = np.maximum(0, np.interp(at, steps, values) + pace * outside).tolist()
+    return found
 
 
 def _read(path: Path, part: str, found: dict[str, Scalars]) -> str:
