@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from phalanx.api.history import History
     from phalanx.api.launch import launch
     from phalanx.api.numbers import Evaluation, Score
+    from phalanx.api.plot import plot
     from phalanx.api.recipe import Recipe, recipe
     from phalanx.api.run import Run, load, runs
     from phalanx.api.train import train
@@ -43,6 +44,7 @@ __all__ = [
     "Score",
     "launch",
     "load",
+    "plot",
     "recipe",
     "runs",
     "train",
@@ -58,6 +60,7 @@ _HOMES = {
     "Score": ("phalanx.api.numbers", "Score"),
     "launch": ("phalanx.api.launch", "launch"),
     "load": ("phalanx.api.run", "load"),
+    "plot": ("phalanx.api.plot", "plot"),
     "recipe": ("phalanx.api.recipe", "recipe"),
     "runs": ("phalanx.api.run", "runs"),
     "train": ("phalanx.api.train", "train"),

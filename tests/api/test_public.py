@@ -68,6 +68,10 @@ def test_launch_has_the_options_of_the_command_line() -> None:
     assert (parameters(phalanx.launch) | set(FLAGS)) - {"hosts"} == (of_commands - {"ips"}) | of_train
 
 
+def test_plot_has_the_options_of_the_command_line() -> None:
+    assert parameters(phalanx.plot) == command("plot")
+
+
 def test_train_documents_each_argument() -> None:
     for function in (phalanx.train, phalanx.launch):
         documented = function.__doc__ or ""

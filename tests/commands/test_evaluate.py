@@ -4,12 +4,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
 
-from phalanx.commands.evaluate import evaluate_checkpoint
+from phalanx.commands.evaluate import evaluate_checkpoint, print_confusions
 from phalanx.errors import UserError
+from phalanx.observe.confusion import Answers
 from phalanx.runs import checkpoint
 from tests.commands.digit_files import write_digits
 
@@ -82,3 +84,17 @@ def test_a_folder_that_cannot_be_made_is_told(digits_run: Path, tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot create the folder"):
         evaluated(digits_run, tmp_path / "file" / "out")
+
+
+def test_the_worst_confusions_of_many_classes_are_a_table() -> None:
+    classes = [f"class {number}" for number in range(11)]
+    answers = Answers(classes, np.array([0] * 5 + [7] * 3), np.array([0, 3, 3, 3, 4, 7, 8, 8]))
+    said = io.StringIO()
+    print_confusions(Console(file=said), answers)
+    assert said.getvalue().splitlines() == [
+        "the 3 most frequent confusions:",
+        "times\tof\ttrue class\tanswer",
+        "3\t5\tclass 0\tclass 3",
+        "2\t3\tclass 7\tclass 8",
+        "1\t5\tclass 0\tclass 4",
+    ]

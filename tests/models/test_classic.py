@@ -17,10 +17,9 @@ from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.role import Role
 from phalanx.config.schema import ModelConfig
 from phalanx.errors import UserError
-from phalanx.models import listing
 from phalanx.models.build import build_model
 from phalanx.models.classic import CLASSICS
-from phalanx.models.listing import cost
+from phalanx.models.costs import count_cost
 from phalanx.models.params import classifier_names
 from phalanx.models.pplcnet import scale_of
 from phalanx.roles.request import Request
@@ -39,11 +38,6 @@ SEEN = [
     for name in ("inception_bn", "inception_bn_small", "mlp", "PPLCNet_x0_25")
     for size, channels in ((8, 1), (28, 3), (33, 1))
 ]
-
-
-@pytest.fixture(autouse=True)
-def _own_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "cache_path", lambda: tmp_path / "costs.json")
 
 
 def build(name: str, *, classes: int = 10, channels: int = 3, size: int = 224, **settings: Any) -> nn.Module:
@@ -67,7 +61,7 @@ def parameters(model: nn.Module) -> int:
     ],
 )
 def test_parameters_are_as_published(name: str, published: int) -> None:
-    assert cost(name).params == published
+    assert count_cost(name).params == published
 
 
 def test_inception_bn_is_as_published() -> None:
@@ -83,7 +77,7 @@ def test_inception_bn_is_as_published() -> None:
 @pytest.mark.parametrize("name", [name for name in CLASSICS if name.startswith("PPLCNet")])
 def test_pplcnet_is_as_published(name: str) -> None:
     table = {0.25: 1.5, 0.35: 1.6, 0.5: 1.9, 0.75: 2.4, 1.0: 3.0, 1.5: 4.5, 2.0: 6.5, 2.5: 9.0}  # millions; the paper
-    found = cost(name).params
+    found = count_cost(name).params
     assert found is not None
     assert round(found / 1e6, 1) == table[scale_of(name)]
     theirs = f"lcnet_{round(100 * scale_of(name)):03d}"
@@ -96,7 +90,7 @@ def test_pplcnet_is_as_published(name: str) -> None:
     [("alexnet", 0.71e9), ("googlenet", 1.50e9), ("squeezenet1_0", 0.82e9), ("PPLCNet_x1_0", 161e6), ("lenet", 2.3e6)],
 )
 def test_multiply_adds_are_as_published(name: str, macs: float) -> None:
-    found = cost(name).macs
+    found = count_cost(name).macs
     assert found is not None
     assert found == pytest.approx(macs, rel=0.04)  # some count activations too
 

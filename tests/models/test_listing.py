@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import UserError
-from phalanx.models import listing
+from phalanx.models import costs as counting
 from phalanx.models.cifar import LISTED
-from phalanx.models.listing import ModelCost, cache_path, cost, costs, list_models
+from phalanx.models.costs import count_cost
+from phalanx.models.index import ModelCost
+from phalanx.models.listing import cache_path, cost, costs, list_models
 
 
 @pytest.fixture(autouse=True)
@@ -21,13 +23,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the models that were counted and not found in the cache."""
     names: list[str] = []
-    count = listing._count
 
-    def counting(name: str, image_size: int | None) -> ModelCost:
+    def watched(name: str, image_size: int | None) -> ModelCost:
         names.append(name)
-        return count(name, image_size)
+        return count_cost(name, image_size)
 
-    monkeypatch.setattr(listing, "_count", counting)
+    monkeypatch.setattr(counting, "count_cost", watched)
     return names
 
 
@@ -55,7 +56,7 @@ def test_pattern_is_a_glob_or_a_part() -> None:
     ],
 )
 def test_costs_are_as_published(name: str, params: int, macs: float, image_size: int) -> None:
-    found = cost(name)
+    found = count_cost(name)
     assert (found.params, found.image_size) == (params, image_size)
     assert found.macs == pytest.approx(macs, rel=0.005)
 
@@ -82,28 +83,35 @@ def test_unknown_name() -> None:
         cost("cifar_resnet21")
 
 
+def test_the_size_of_the_design_comes_from_the_index(cache: Path, counted: list[str]) -> None:
+    assert cost("cifar_resnet20").params == 269_722
+    assert counted == []
+    assert cost("cifar_resnet26") == count_cost("cifar_resnet26")  # 6n+2, and not listed
+    assert counted == ["cifar_resnet26"]
+
+
 def test_second_time_comes_from_the_cache(cache: Path, counted: list[str]) -> None:
-    first = list(costs(["cifar_resnet20", "wrn16_8"]))
-    assert list(costs(["cifar_resnet20", "wrn16_8"])) == first
+    first = list(costs(["cifar_resnet20", "wrn16_8"], 24))
+    assert list(costs(["cifar_resnet20", "wrn16_8"], 24)) == first
     assert counted == ["cifar_resnet20", "wrn16_8"]
     assert [path.name for path in cache.parent.iterdir()] == [cache.name], "nothing is left beside it"
 
 
 @pytest.mark.parametrize(
-    "damage", ["", "{", "[]", '{"cifar_resnet20": 3}', '{"cifar_resnet20": {"params": "x"}}', "\0"]
+    "damage", ["", "{", "[]", '{"cifar_resnet20@24": 3}', '{"cifar_resnet20@24": {"params": "x"}}', "\0"]
 )
 def test_damaged_cache_is_rebuilt(damage: str, cache: Path, counted: list[str]) -> None:
-    expected = cost("cifar_resnet20")
+    expected = cost("cifar_resnet20", 24)
     cache.write_text(damage)
-    assert cost("cifar_resnet20") == expected
-    assert cost("cifar_resnet20") == expected
+    assert cost("cifar_resnet20", 24) == expected
+    assert cost("cifar_resnet20", 24) == expected
     assert len(counted) == 2
 
 
 def test_cache_that_cannot_be_written_is_no_error(cache: Path) -> None:
     cache.parent.parent.mkdir()
     cache.parent.write_text("a file where the folder should be")
-    assert cost("cifar_resnet20").params == 269_722
+    assert cost("cifar_resnet20", 24).params == 269_722
 
 
 def test_cache_folder_defaults_to_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from phalanx.cpu.convolution import ConvAlgorithms, Shape, algorithms_for
 from phalanx.errors import UserError
 from phalanx.machine.cores import cores
 from phalanx.native.build import find_library
-from phalanx.observe.plots import read_curves
+from phalanx.observe.curves import read_run
 from phalanx.roles.evaluator import Evaluator, make_evaluator
 from phalanx.roles.request import Request
 from phalanx.roles.run import run
@@ -83,7 +83,7 @@ def test_it_finds_what_a_trainer_finds_and_keeps_the_best(trained: Path, unmeasu
     evaluator = evaluator_of(unmeasured)
     assert [evaluator.evaluate_next() for _ in range(6)] == [True] * 4 + [False] * 2
     assert measured(unmeasured) == measured(trained)
-    assert read_curves(unmeasured, "epoch", "").val_top1 == read_curves(trained, "epoch", "").val_top1
+    assert read_run(unmeasured, "").curve("val/top1", "epoch") == read_run(trained, "").curve("val/top1", "epoch")
     best = max(measured(trained), key=lambda record: (record["top1"], -record["step"]))["step"]
     assert checkpoint.best_path(unmeasured / "checkpoints") == checkpoint.path_of(unmeasured / "checkpoints", best)
     assert steps(unmeasured) == sorted({best, 60})

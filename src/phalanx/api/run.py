@@ -13,7 +13,9 @@ from phalanx.api.show import run_html, run_text
 from phalanx.config.resolve import resolve
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
-from phalanx.observe.plots import Axis, curves_figure
+from phalanx.observe.curves import Axis
+from phalanx.observe.plot_options import PlotOptions
+from phalanx.observe.plots import curves_figure
 from phalanx.observe.results import RunResult, read_results
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
@@ -107,7 +109,7 @@ class Run:
 
         >>> phalanx.load("runs/digits").figure().savefig("curves.png")
         """
-        return curves_figure([self.path], axis)
+        return curves_figure([self.path], PlotOptions(axis=axis)).figure
 
     def model(self, *, device: str = "cpu") -> "nn.Module":
         """The model with the best weights (averaged ones where there are some), in eval mode, made of plain layers.

@@ -46,7 +46,7 @@ def _curves(result: RunResult) -> str:
     from phalanx.observe.plots import curves_figure
 
     with suppress(UserError):  # nothing to draw yet
-        picture = b64encode(curves_figure([Path(result.path)])._repr_png_()).decode()
+        picture = b64encode(curves_figure([Path(result.path)]).figure._repr_png_()).decode()
         return f"<img style='max-width:100%' src='data:image/png;base64,{picture}'/>"
     return ""
 

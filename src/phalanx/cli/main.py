@@ -272,20 +272,46 @@ def predict(
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="run folders")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]PATH...", help="run folders, and logs of other systems; equal names are one line"
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="ends in .png, .svg or .pdf")] = Path("curves.png"),
-    axis: Annotated[str, typer.Option("--against", help="step, epoch or time")] = "epoch",
+    against: Annotated[
+        str | None, typer.Option(help="step, epoch or time; default: epoch, or what all logs have")
+    ] = None,
+    panels: Annotated[str | None, typer.Option(help="what to draw, such as top1,loss,lr,top5,METRIC")] = None,
+    only: Annotated[str | None, typer.Option(help="val or train; default: both")] = None,
+    seeds: Annotated[
+        str, typer.Option(help="runs that differ only in the seed: mean and range or std; or lines")
+    ] = "range",
+    smooth: Annotated[float, typer.Option(help="weight of the moving average of training curves, 0 to 1")] = 0.0,
+    xlim: Annotated[str | None, typer.Option(help="such as 0:20, 20: or :20")] = None,
+    ylim: Annotated[list[str] | None, typer.Option(help="such as top1=80:95; may be repeated")] = None,
+    log: Annotated[list[str] | None, typer.Option(help="panels with a logarithmic axis, such as loss")] = None,
+    style: Annotated[str, typer.Option(help="screen or paper (3.3 or 6.9 inches wide)")] = "screen",
+    tag: Annotated[
+        list[str] | None, typer.Option(help="what a log calls a curve, such as val/top1=eval/acc; may be repeated")
+    ] = None,
 ) -> None:
-    """Draw the learning curves of several runs in one figure."""
-    from phalanx.observe.plots import AXES, draw_curves
+    """Draw the learning curves of runs, and of other systems' logs, in one figure."""
+    from phalanx.commands.plot import plot_curves, plot_options
 
-    chosen = next((known for known in AXES if known == axis), None)
-    if chosen is None:
-        raise UserError(
-            f"curves cannot be drawn against {axis!r}", why="unknown axis", remedy=f"one of {', '.join(AXES)}"
-        )
-    draw_curves(runs, out, axis=chosen)
-    typer.echo(f"{out}: curves of {len(runs)} run{'s' * (len(runs) > 1)}")
+    options = plot_options(
+        against=against,
+        panels=panels,
+        only=only,
+        seeds=seeds,
+        smooth=smooth,
+        xlim=xlim,
+        ylim=ylim or [],
+        log=log or [],
+        style=style,
+        tag=tag or [],
+    )
+    plot_curves(Console(), runs, out, options)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from phalanx.errors import UserError
 from phalanx.observe.lines import percent
+from phalanx.observe.plot_options import PlotOptions
 from phalanx.observe.plots import draw_curves
 from phalanx.observe.tables import print_rows
 from phalanx.runs import checkpoint
@@ -34,7 +35,7 @@ def compare_runs(console: Console, one: Path, other: Path, out: Path) -> None:
     for which in ("best", "last"):
         shown = [_metric(_summary(run), which) for run in (one, other)]
         rows[which] = f"{shown[0]} against {shown[1]}"
-    draw_curves([one, other], out)
+    draw_curves([one, other], out, options=PlotOptions(seeds="lines"))
     rows["curves"] = str(out)
     print_rows(console, rows)
 

@@ -5,14 +5,17 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from phalanx.commands.data_settings import write_out
 from phalanx.data.augment.framing import CentreCrop
 from phalanx.data.sources.labelled import Labelled
+from phalanx.observe.class_names import class_names, legend_path, legend_text
+from phalanx.observe.fonts import Lettering
 from phalanx.observe.tables import printable
+from phalanx.observe.text_images import Colour, text_image
 
-SIDE, GAP, LINE = 112, 8, 18  # pixels: of a picture, around it, for its caption
+SIDE, GAP, LINE, LETTERS = 112, 8, 18, 12  # pixels: of a picture, around it, for its caption and the caption's letters
 COLUMNS = 8
 MAX_ROWS = 12
 PAPER, INK, BROKEN = (250, 250, 248), (40, 40, 40), (200, 60, 50)
@@ -22,9 +25,11 @@ def draw_contact_sheet(source: Labelled, path: Path) -> None:
     """Write the page as a PNG. Few classes get a row each; of many, each gets one picture."""
     cells = list(_cells(source))
     rows = -(-len(cells) // COLUMNS)
-    width, height = COLUMNS * (SIDE + GAP) + GAP, rows * (SIDE + LINE + GAP) + GAP
+    names = class_names(source.classes, pillow_only=True)
+    note = names.note(legend_path(path))
+    width, height = COLUMNS * (SIDE + GAP) + GAP, rows * (SIDE + LINE + GAP) + GAP + (LINE if note else 0)
     page = Image.new("RGB", (width, height), PAPER)
-    pen, font = ImageDraw.Draw(page), ImageFont.load_default(size=12)
+    pen = ImageDraw.Draw(page)
     framing = CentreCrop(SIDE, crop_share=1.0)
     for place, index in enumerate(cells):
         if index is None:
@@ -35,8 +40,11 @@ def draw_contact_sheet(source: Labelled, path: Path) -> None:
             page.paste(_image(read.images[0]), (left, top))
         else:
             pen.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), outline=BROKEN)
-            pen.text((left + 6, top + SIDE // 2 - 8), "does not decode", BROKEN, font)
-        pen.text((left, top + SIDE + 1), _fitting(source.classes[source.labels[index]], pen, font), INK, font)
+            _write(page, (left + 6, top + SIDE // 2 - 8), "does not decode", names.lettering, BROKEN)
+        _write(page, (left, top + SIDE + 1), names.shown[source.labels[index]], names.lettering, INK)
+    if note:
+        _write(page, (GAP, height - LINE - 2), note, names.lettering, INK, width)
+        write_out(legend_path(path), printable(legend_text(source.classes)).encode())
     write_out(path, _png(page))
 
 
@@ -63,13 +71,15 @@ def _image(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> Image.Ima
     return Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]) if pixels.shape[2] >= 3 else pixels[:, :, 0])
 
 
-def _fitting(text: str, pen: ImageDraw.ImageDraw, font: ImageFont.ImageFont | ImageFont.FreeTypeFont) -> str:
-    text = printable(text)
-    if pen.textlength(text, font) <= SIDE:
-        return text
-    while text and pen.textlength(text + "…", font) > SIDE:
-        text = text[:-1]
-    return text + "…"
+def _write(
+    page: Image.Image, place: tuple[int, int], text: str, lettering: Lettering, colour: Colour, longest: int = SIDE
+) -> None:
+    """Write a line; what is longer than `longest` pixels is cut."""
+    image, kept = text_image(text, lettering, LETTERS, colour), text
+    while kept and image.width > longest:
+        kept = kept[:-1]
+        image = text_image(f"{kept.rstrip()}…", lettering, LETTERS, colour)
+    page.paste(image, place, image)
 
 
 def _png(page: Image.Image) -> bytes:

@@ -35,7 +35,10 @@ from phalanx.observe.tables import print_rows, print_table, tab_separated
 from phalanx.runs.folder import versions, write_run_file
 
 MOST_SHOWN = 30  # classes; of more, the worst
+CONFUSIONS_SHOWN = 10  # pairs of classes; with fewer classes than that, the table of classes says it all
 _TITLES = ("class", "samples", "correct", "top-1", "most confused with")
+_FILES = ("eval.json", "per_class.tsv", "confusion.png", "confusion-classes.tsv")
+_CONFUSION_TITLES = ("times", "of", "true class", "answer")
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,7 @@ def _print(console: Console, folder: Path, trained: Trained, result: EvalResult,
         shown = sorted((one for one in classes if one.samples), key=lambda one: one.correct / one.samples)[:MOST_SHOWN]
         console.print(Text(f"the {len(shown)} worst of {len(classes):,} classes, the others in per_class.tsv:"))
     print_table(console, _TITLES, map(_cells, shown), numbers=_TITLES[1:4])
+    print_confusions(console, result.answers)
     for name, reason in result.bad_images:
         console.print(Text(f"left out, not readable: {name}: {reason}"), soft_wrap=True)
     totals, decisions = result.totals, trained.settings.decisions
@@ -245,9 +249,25 @@ def _print(console: Console, folder: Path, trained: Trained, result: EvalResult,
         **({f"top-{result.k}": percent(totals.topk)} if result.k > 1 else {}),
         "loss": f"{totals.loss:.4f}",
         **{name: f"{value:.5g}" for name, value in result.metrics.items()},
-        "folder": f"{folder}: eval.json, per_class.tsv, confusion.png",
+        "folder": f"{folder}: {', '.join(name for name in _FILES if (folder / name).exists())}",
     }
     print_rows(console, rows)
+
+
+def print_confusions(console: Console, answers: Answers) -> None:
+    """The most frequent confusions of many classes, which nobody finds among hundreds of rows."""
+    all_found = answers.confusions()
+    found = all_found[:CONFUSIONS_SHOWN]
+    if not found or len(answers.classes) <= CONFUSIONS_SHOWN:
+        return
+    others = f"; the other {len(all_found) - len(found):,} are in eval.json" if len(all_found) > len(found) else ""
+    samples = np.bincount(answers.labels, minlength=len(answers.classes))
+    console.print(Text(f"the {len(found)} most frequent confusions{others}:"))
+    rows = (
+        (str(one.times), str(samples[one.label]), answers.classes[one.label], answers.classes[one.answer])
+        for one in found
+    )
+    print_table(console, _CONFUSION_TITLES, rows, numbers=_CONFUSION_TITLES[:2])
 
 
 def _compare(console: Console, trained: Trained, result: EvalResult) -> None:

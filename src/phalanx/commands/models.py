@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.errors import UserError, nearest
-from phalanx.migrate.model_names import SHORT_NAMES
-from phalanx.models.build import LISTED
-from phalanx.models.listing import ModelCost, costs, list_models
+from phalanx.models.index import ModelCost
+from phalanx.models.listing import costs, list_models, model_index
 from phalanx.observe.tables import print_line, tab_separated
 
 MANY = 40  # models; counting this many takes long enough for a message
@@ -30,15 +29,16 @@ def show_models(console: Console, pattern: str | None, size: int | None) -> None
             )
         _print_costs(console, names, size)
         return
-    _print_costs(console, LISTED, size)
-    _print_families(console, Counter(map(_family, list_models()[len(LISTED) + len(SHORT_NAMES) :])))
+    index = model_index()
+    _print_costs(console, index.ours, size)
+    _print_families(console, Counter(map(_family, index.theirs)))
 
 
 def _print_costs(console: Console, names: Iterable[str], size: int | None) -> None:
     """Print a line for each model when it is counted."""
     names = list(names)
-    if len(names) > MANY and console.is_terminal:
-        console.print(Text(f"{len(names):,} models; each is counted once and remembered", style="dim"))
+    if size is not None and len(names) > MANY and console.is_terminal:
+        console.print(Text(f"{len(names):,} models; each is counted once for this size", style="dim"))
     width = max(map(len, names))
     _print_row(console, _TITLES, width, "bold")
     for name, cost in zip(names, costs(names, size), strict=True):

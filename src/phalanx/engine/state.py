@@ -81,6 +81,7 @@ class TrainState:
     epoch_totals: Totals = field(default_factory=Totals)
     interval: Totals = field(default_factory=Totals)
     used: list[list[int]] = field(default_factory=list)  # the interval's samples, see `note_used`
+    lr_first: float | None = None  # the rate of the interval's first step
     best: Best | None = None
     evaluated_step: int = 0
     train_s: float = 0.0
@@ -129,6 +130,7 @@ class TrainState:
             "epoch_totals": self.epoch_totals.saved(),
             "interval": self.interval.saved(),
             "used": self.used,
+            "lr_first": self.lr_first,
             "best": vars(self.best) if self.best else None,
             "evaluated_step": self.evaluated_step,
             "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
@@ -144,6 +146,7 @@ class TrainState:
         self.epoch_totals = Totals(**numbers["epoch_totals"])
         self.interval = Totals(**numbers["interval"])
         self.used = numbers.get("used", [])  # older checkpoints have none
+        self.lr_first = numbers.get("lr_first")
         self.best = Best(**numbers["best"]) if numbers["best"] else None
         self.evaluated_step = numbers["evaluated_step"]
         if self.loss_scale is not None and numbers["loss_scale"]:

@@ -74,6 +74,8 @@ class Trainer:
 
     def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
         """After a step: update the sums and the display, and emit the events that are due."""
+        if not state.interval.samples:
+            state.lr_first = measurements.lr
         state.interval.add(measurements.totals)
         state.epoch_totals.add(measurements.totals)
         if self.exchange.group.lockstep:  # otherwise it is this worker's share only
@@ -140,6 +142,7 @@ class Trainer:
                 ranks=ranks,
                 details=measurements.details,
                 used=state.used,
+                lr_first=state.lr_first,
             )
         )
         self.slowness.add(ranks)

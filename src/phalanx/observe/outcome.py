@@ -3,8 +3,9 @@
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.observe.curves import NothingToDraw
 from phalanx.observe.lines import accuracies, named
-from phalanx.observe.plots import NothingToDraw, draw_curves
+from phalanx.observe.plots import draw_curves
 from phalanx.observe.tables import print_rows
 from phalanx.runs.folder import RunFolder
 from phalanx.runs.summary import Summary

@@ -1,167 +1,268 @@
-"""Draw the learning curves of one or several runs in one figure, from their events."""
+"""Draw the learning curves of runs and of other systems' logs in one figure."""
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from phalanx.errors import UserError
+from phalanx.errors import UserError, nearest
+from phalanx.observe.curve_groups import Group, Line, group_logs, line_of, named_places, recipe_of
+from phalanx.observe.curves import AXES, Axis, Log, NothingToDraw
 from phalanx.observe.figures import refuse_other_endings, save_figure
-from phalanx.runs import events as ev
-from phalanx.runs.events import Record, read_events
+from phalanx.observe.logs.read import read_log
+from phalanx.observe.plot_legend import add_legend, add_title, shown_labels
+from phalanx.observe.plot_options import Limits, PlotOptions
+from phalanx.observe.plot_style import LOOKS, Looks, figure_size, marked, run_look, settings
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from phalanx.observe.notebook_figure import NotebookFigure
 
-Axis = Literal["step", "epoch", "time"]
-AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-_LABELS = {"step": "step", "epoch": "epoch", "time": "seconds of training"}
-
-
-class NothingToDraw(UserError):
-    """A run without a step or an evaluation."""
+USUAL = ("top1", "loss", "lr")
+_X_LABELS = {"step": "step", "epoch": "epoch", "time": "seconds of training"}
+_PARTS = {"train": "training", "val": "validation"}
+_TITLES = {"loss": "loss", "lr": "learning rate"}
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One series of points."""
+class Drawing:
+    """A figure, and what its reader should know."""
 
-    x: list[float]
-    y: list[float]
-
-
-@dataclass(frozen=True)
-class RunCurves:
-    """The curves of one run."""
-
-    label: str
-    train_loss: Curve
-    train_top1: Curve
-    val_loss: Curve
-    val_top1: Curve
-    rate: Curve
-    metrics: dict[str, Curve]  # the user's own, by name
+    figure: "NotebookFigure"
+    notes: list[str]
 
 
-def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
-    """The curves of a run against steps, epochs or seconds of training (without pauses before a resume)."""
-    records = read_events(run)
-    starts = [record for record in records if record["kind"] == ev.Start.kind]
-    if not starts:
-        raise NothingToDraw(
-            f"{run} has nothing to draw", why="it ended before training began", remedy="see its log.txt"
-        )
-    per_epoch = starts[-1]["steps_per_epoch"]
-    places = _places(records, axis, per_epoch)
+@dataclass
+class Panel:
+    """What is drawn in one panel."""
 
-    def curve(kind: str, field: str, scale: float = 1.0) -> Curve:
-        chosen = [
-            (x, r[field]) for r, x in zip(records, places, strict=True) if r["kind"] == kind and r[field] is not None
-        ]
-        return Curve([x for x, _ in chosen], [scale * value for _, value in chosen])
+    name: str
+    lines: list[tuple[int, str, Line]] = field(default_factory=list)  # number of the group, train or val
 
-    return RunCurves(
-        label,
-        train_loss=curve(ev.Step.kind, "loss"),
-        train_top1=curve(ev.Epoch.kind, "top1", 100),
-        val_loss=curve(ev.Eval.kind, "loss"),
-        val_top1=curve(ev.Eval.kind, "top1", 100),
-        rate=curve(ev.Step.kind, "lr"),
-        metrics=_metrics(records, places),
-    )
+    def title(self, parts: Sequence[str]) -> str:
+        """What it shows; also whether that is of training or validation, if the figure has one of the two."""
+        one = len(parts) == 1 and self.name != "lr"
+        words = _TITLES.get(self.name, self.name)
+        if self.name.startswith("top") and self.name[3:].isdigit():
+            words = f"top-{self.name[3:]}{' accuracy' * (not one)}, %"
+        return f"{_PARTS[parts[0]]} {words}" if one else words
 
 
-def _metrics(records: list[Record], places: list[float]) -> dict[str, Curve]:
-    """The numbers of the user's own metrics, by name."""
-    found: dict[str, Curve] = {}
-    for record, place in zip(records, places, strict=True):
-        for name, value in record.get("metrics", {}).items() if record["kind"] == ev.Eval.kind else ():
-            if value is not None:
-                curve = found.setdefault(name, Curve([], []))
-                curve.x.append(place)
-                curve.y.append(value)
-    return found
-
-
-def _places(records: list[dict[str, Any]], axis: Axis, per_epoch: int) -> list[float]:
-    if axis == "step":
-        return [record.get("step", 0) for record in records]
-    if axis == "epoch":
-        return [record.get("step", 0) / per_epoch for record in records]
-    return seconds_of_training(records)
-
-
-def seconds_of_training(records: Sequence[Record]) -> list[float]:
-    """Seconds of training at each event of a run, without pauses before a resume."""
-    places, elapsed, before = [], 0.0, None
-    for record in records:
-        if record["kind"] != ev.Start.kind and before is not None:
-            elapsed += max(0.0, record["t"] - before)
-        before = record["t"]
-        places.append(elapsed)
-    return places
-
-
-def draw_curves(runs: list[Path], *outs: Path, axis: Axis = "epoch") -> None:
-    """Draw the curves of the runs into files. A file's ending chooses PNG, SVG or PDF."""
+def draw_curves(runs: Sequence[str | Path], *outs: Path, options: PlotOptions | None = None) -> list[str]:
+    """Draw the curves of runs and logs into files; notes for the user. A file's ending chooses PNG, SVG or PDF."""
     for out in outs:
         refuse_other_endings(out)
-    save_figure(curves_figure(runs, axis), *outs)
+    drawing = curves_figure(runs, options)
+    save_figure(drawing.figure, *outs)
+    return drawing.notes
 
 
-def curves_figure(runs: list[Path], axis: Axis = "epoch") -> "NotebookFigure":
-    """Accuracy, loss and learning rate of the runs in one figure."""
-    named = [read_curves(run, axis, label) for run, label in zip(runs, run_names(runs), strict=True)]
-    if not any(curves.val_top1.x or curves.train_loss.x for curves in named):
-        raise NothingToDraw(
-            "there is nothing to draw yet",
-            why="no step or evaluation has been reported",
-            remedy="train a little longer",
-        )
+def curves_figure(runs: Sequence[str | Path], options: PlotOptions | None = None) -> Drawing:
+    """Accuracy, loss, learning rate and own metrics of runs and logs (`PATH` or `NAME=PATH`) in one figure."""
+    options = options or PlotOptions()
+    places = named_places(runs)
+    logs = []
+    for place in places:
+        log = read_log(place.path, place.label, options.tags)
+        logs.append(replace(log, recipe=recipe_of(place.path)))
+    axis = options.axis or _best_axis(logs)
+    groups = group_logs(logs, places, options.seeds)
+    panels = _panels(logs, groups, axis, options)
+    if not any(panel.lines for panel in panels):
+        raise _nothing(logs, axis)
+    figure, label_notes = _figure(groups, panels, axis, options)
+    return Drawing(figure, [*_notes(logs, groups, panels, axis, options), *label_notes])
+
+
+def _best_axis(logs: Sequence[Log]) -> Axis:
+    """The axis on which most can be drawn; epochs, if that is all the same."""
+    return min(AXES, key=lambda axis: sum(one.missing(axis) for log in logs for one in log.series.values()))
+
+
+def _panels(logs: Sequence[Log], groups: Sequence[Group], axis: Axis, options: PlotOptions) -> list[Panel]:
+    """The panels asked for; else the usual ones and the users' own metrics, if there is something to draw."""
+    there = list(dict.fromkeys(name.partition("/")[2] for log in logs for name in log.series))
+    asked = [*options.panels, *options.ylim, *options.log]
+    for name in asked:
+        if name not in there:
+            raise UserError(f"there is no curve {name!r}", why="no run or log has it", remedy=nearest(name, there))
+    panels = []
+    for name in _wanted(logs, options):
+        panel = Panel(name)
+        for number, group in enumerate(groups):
+            for part in _parts(name, options):
+                line = line_of(group, f"{part}/{name}", axis, options)
+                panel.lines += [(number, part, line)] if line else []
+        panels += [panel] if panel.lines else []
+    return panels
+
+
+def _wanted(logs: Sequence[Log], options: PlotOptions) -> list[str]:
+    return list(options.panels) or [*USUAL, *dict.fromkeys(name for log in logs for name in log.shown)]
+
+
+def _parts(panel: str, options: PlotOptions) -> tuple[str, ...]:
+    return ("train",) if panel == "lr" else options.parts
+
+
+def _figure(
+    groups: Sequence[Group], panels: Sequence[Panel], axis: Axis, options: PlotOptions
+) -> tuple["NotebookFigure", list[str]]:
+    from matplotlib import rc_context
+
     from phalanx.observe.notebook_figure import NotebookFigure
 
-    names = list(dict.fromkeys(name for curves in named for name in curves.metrics))
-    panels = 3 + len(names)
-    figure = NotebookFigure(figsize=(4 * panels, 3.8), layout="constrained", dpi=130)
-    accuracy, loss, rate, *others = figure.subplots(1, panels)
-    single = len(named) == 1
-    for number, curves in enumerate(named):
-        colour = f"C{number % 10}"
-        mark = "o" if len(curves.val_top1.x) <= 30 else ""
-        accuracy.plot(curves.val_top1.x, curves.val_top1.y, colour, marker=mark, ms=3, label=curves.label)
-        accuracy.plot(curves.train_top1.x, curves.train_top1.y, colour, ls=":", alpha=0.8)
-        loss.plot(curves.train_loss.x, curves.train_loss.y, colour, ls=":", alpha=0.8)
-        loss.plot(curves.val_loss.x, curves.val_loss.y, colour, marker=mark, ms=3)
-        rate.plot(curves.rate.x, curves.rate.y, colour)
-        for name, axes in zip(names, others, strict=True):
-            curve = curves.metrics.get(name, Curve([], []))
-            axes.plot(curve.x, curve.y, colour, marker=mark, ms=3)
-    accuracy.set(title="top-1 accuracy, %", xlabel=_LABELS[axis])
-    loss.set(title="loss", xlabel=_LABELS[axis])
-    rate.set(title="learning rate", xlabel=_LABELS[axis])
-    for name, axes in zip(names, others, strict=True):
-        axes.set_title(name, parse_math=False)
-        axes.set_xlabel(_LABELS[axis])
-    accuracy.plot([], [], "grey", label="validation")
-    accuracy.plot([], [], "grey", ls=":", label="training")
-    for axes in (accuracy, loss, rate, *others):
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    if single:
-        figure.suptitle(named[0].label, parse_math=False)  # a folder's name may hold $
-    handles, labels = accuracy.get_legend_handles_labels()
-    legend = accuracy.legend(handles[single:], labels[single:], fontsize=8, loc="lower right")
-    for label in legend.get_texts():
-        label.set_parse_math(False)
-    return figure
+    looks = LOOKS[options.style]
+    rows, columns, size = figure_size(options.style, len(panels))
+    labels = shown_labels([group.label for group in groups], options.style)
+    chosen = {**settings(options.style), "font.family": labels.families}
+    with rc_context(chosen):
+        figure = NotebookFigure(settings=chosen, figsize=size, dpi=looks.dpi)
+        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+        limits, parts = _x_limits(panels, options.xlim), panels_parts(panels)
+        if parts == ["train"]:  # nothing to stand back behind
+            looks = replace(looks, training=looks.validation, pale=1.0)
+        for axes, panel in zip(grid, panels, strict=False):
+            for number, part, line in panel.lines:
+                _plot(axes, panel.name, part, line, run_look(number, options.style), number, looks, options)
+            _finish(axes, panel, panel.title(parts), axis, limits, options, looks)
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        add_title(figure, labels, options.style)
+        add_legend(figure, labels, parts, has_bands(panels), looks, options)
+    return figure, labels.notes
 
 
-def run_names(runs: Sequence[Path]) -> list[str]:
-    """Folder names, with their parents where two are equal."""
-    names = [run.resolve().name for run in runs]
-    doubled = {name for name, count in Counter(names).items() if count > 1}
+def panels_parts(panels: Sequence[Panel]) -> list[str]:
+    """Whether training, validation or both are in the figure. The learning rate is neither."""
+    found = {part for panel in panels if panel.name != "lr" for _, part, _ in panel.lines}
+    return [part for part in ("val", "train") if part in found]
+
+
+def has_bands(panels: Sequence[Panel]) -> bool:
+    return any(len(line.low) for panel in panels for _, _, line in panel.lines)
+
+
+def _plot(
+    axes: "Axes",
+    panel: str,
+    part: str,
+    line: Line,
+    look: dict[str, Any],
+    number: int,
+    looks: Looks,
+    options: PlotOptions,
+) -> None:
+    """Validation is a thick line with marks; training a thin one, and pale; the learning rate a thin one."""
+    plain = {"color": look["color"], "linestyle": look["linestyle"]}
+    x, y = line.curve
+    if len(line.low):
+        axes.fill_between(x, line.low, line.high, color=look["color"], alpha=0.2 if part == "val" else 0.1, lw=0)
+    if panel == "lr":
+        axes.plot(x, y, **plain, lw=(looks.training + looks.validation) / 2)
+    elif part == "val":
+        axes.plot(x, y, **look, zorder=3, lw=looks.validation, ms=looks.marker, markevery=marked(len(x), number))
+    elif options.smooth:
+        axes.plot(*line.raw, **plain, lw=looks.training, alpha=0.2)
+        axes.plot(x, y, **plain, lw=1.4 * looks.training, alpha=0.9)
+    else:
+        axes.plot(x, y, **plain, lw=looks.training, alpha=looks.pale, marker="." if len(x) == 1 else "")
+
+
+def _finish(
+    axes: "Axes",
+    panel: Panel,
+    title: str,
+    axis: Axis,
+    limits: tuple[float, float],
+    options: PlotOptions,
+    looks: Looks,
+) -> None:
+    if looks.titles:
+        axes.set_title(title, parse_math=False)
+    else:
+        axes.set_ylabel(title, parse_math=False)
+    axes.set_xlabel(_X_LABELS[axis])
+    axes.set_xlim(*limits)
+    if panel.name in options.log:
+        _make_logarithmic(axes)
+    elif options.xlim != (None, None) and (seen := _seen(panel, limits)):
+        margin = 0.05 * (max(seen) - min(seen))
+        axes.set_ylim(min(seen) - margin, max(seen) + margin) if margin else None
+    low, high = options.ylim.get(panel.name, (None, None))
+    axes.set_ylim(bottom=low, top=high)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _make_logarithmic(axes: "Axes") -> None:
+    """With plain numbers: losses rarely span more than one power of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _seen(panel: Panel, limits: tuple[float, float]) -> list[float]:
+    """The values inside the limits of the x axis."""
     return [
-        f"{run.resolve().parent.name}/{name}" if name in doubled else name
-        for run, name in zip(runs, names, strict=True)
+        value
+        for _, _, line in panel.lines
+        for values in (line.curve.y, line.low, line.high)
+        for x, value in zip(line.curve.x, values, strict=False)
+        if limits[0] <= x <= limits[1]
     ]
+
+
+def _x_limits(panels: Sequence[Panel], asked: Limits) -> tuple[float, float]:
+    """The same for all panels: from 0, if curves begin near it, to the end of the longest."""
+    places = [x for panel in panels for _, _, line in panel.lines for x in (line.curve.x[0], line.curve.x[-1])]
+    low, high = min(places), max(places)
+    if 0 < low < 0.3 * high:
+        low = 0.0
+    margin = 0.02 * (high - low) or 0.5
+    return (low - margin if asked[0] is None else asked[0], high + margin if asked[1] is None else asked[1])
+
+
+def _notes(
+    logs: Sequence[Log], groups: Sequence[Group], panels: Sequence[Panel], axis: Axis, options: PlotOptions
+) -> list[str]:
+    notes = [f"{log.label}: {note}" for log in logs for note in log.notes]
+    wanted = [f"{part}/{name}" for name in _wanted(logs, options) for part in _parts(name, options)]
+    for log in logs:
+        lost = {name: count for name in wanted if name in log.series and (count := log.series[name].missing(axis))}
+        notes += [f"{log.label}: {_lost(log, lost, axis)}"] if lost else []
+    return [*notes, *(note for group in groups if (note := _short_seed(group, panels, axis)))]
+
+
+def _lost(log: Log, lost: dict[str, int], axis: Axis) -> str:
+    other = [one for one in AXES if one != axis and not any(log.series[name].missing(one) for name in lost)]
+    shown = f"; --against {other[0]} shows them" if other else ""
+    return f"{', '.join(lost)}: {sum(lost.values()):,} points have no {axis} in the log and are not drawn{shown}"
+
+
+def _short_seed(group: Group, panels: Sequence[Panel], axis: Axis) -> str:
+    """A mean ends where the shortest of its runs does."""
+    for panel in panels:
+        ends = {log.label: log.curve(f"val/{panel.name}", axis).x[-1:] for log in group.logs}
+        found = {label: x[0] for label, x in ends.items() if x}
+        if len(found) > 1 and min(found.values()) < 0.98 * max(found.values()):
+            shortest = min(found, key=lambda label: found[label])
+            return f"{group.label}: drawn up to {axis} {found[shortest]:g}, where {shortest} ends"
+    return ""
+
+
+def _nothing(logs: Sequence[Log], axis: Axis) -> NothingToDraw:
+    others = [one for one in AXES if one != axis and any(s.on(one).x for log in logs for s in log.series.values())]
+    if others:
+        return NothingToDraw(
+            f"nothing can be drawn against {axis}",
+            why=f"the logs do not tell the {axis} of their numbers",
+            remedy=f"--against {others[0]}",
+        )
+    return NothingToDraw(
+        "there is nothing to draw yet", why="no step or evaluation has been reported", remedy="train a little longer"
+    )

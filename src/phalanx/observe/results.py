@@ -11,7 +11,7 @@ import yaml
 
 from phalanx.config.text import read_yaml
 from phalanx.errors import UserError
-from phalanx.observe.plots import run_names, seconds_of_training
+from phalanx.observe.curves import run_names, seconds_of_training
 from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
 from phalanx.runs.evaluations import best_of, evaluations

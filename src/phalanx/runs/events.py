@@ -87,6 +87,7 @@ class Step(Event):
     ranks: list[dict[str, float]] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
     used: list[list[int]] = field(default_factory=list)  # [epoch, first, one after the last] of the epoch's order
+    lr_first: float | None = None  # `lr` is the rate of the last of these steps, this of the first
 
 
 @dataclass(frozen=True)

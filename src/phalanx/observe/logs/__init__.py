@@ -1,0 +1,1 @@
+"""Curves from the logs of other systems: one module for each, and `read.py` to recognise them."""
