@@ -74,7 +74,7 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
     with _explain_read_errors(config.val or config.source):
         val = _val(name, path, manifest, request) if config.val is None else _open_one(config.val, request)
     if val is not None:
-        notes += val.notes
+        notes += [note for note in val.notes if note not in notes]
         if config.val is None and are_numbers(train.classes) and are_numbers(val.classes):
             # Both parts are of one dataset, and only the labels say how many classes it has.
             train = replace(train, classes=max(train.classes, val.classes, key=len))

@@ -5,17 +5,20 @@ import resource
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.data.base import Pixels
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.dataset_images import with_channels
+from phalanx.data.sources.encoded import EncodedSource, as_png
 from phalanx.data.sources.folders import suggested
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.probes import probe
 from phalanx.data.sources.shards.classes import classes_of
 from phalanx.data.sources.shards.indexing import Reader, Shard, indexed
 from phalanx.data.sources.window import read_at
@@ -77,6 +80,21 @@ class ShardSource(EncodedSource):
     marks: npt.NDArray[np.uint16]
 
     def encoded(self, index: int) -> bytes:
+        found = self.image(index)
+        return found if isinstance(found, bytes) else as_png(found)
+
+    def image(self, index: int) -> bytes | Pixels:
+        found = self._image(index)
+        return found if isinstance(found, bytes) else with_channels(found, self.channels)
+
+    def pixels(self, index: int, channels: int | None) -> Pixels:
+        """The pixels of a sample whose format keeps pixels; with their own channels if `channels` is None."""
+        found = self._image(index)
+        if isinstance(found, bytes):
+            raise TypeError(f"{self.name(index)} is compressed")
+        return with_channels(found, channels)
+
+    def _image(self, index: int) -> bytes | Pixels:
         stored = self.files.read(self._shard(index), int(self.offsets[index]), int(self.lengths[index]))
         return self.reader.image(stored, int(self.marks[index]))
 
@@ -124,6 +142,17 @@ def open_shards(
         offsets=np.concatenate([index.offsets for index in found.indexes]),
         lengths=np.concatenate([index.lengths for index in found.indexes]),
         marks=np.concatenate([index.marks for index in found.indexes]),
+    )
+
+
+def with_pixels(source: ShardSource, channels: int | None) -> ShardSource:
+    """A source of pixels, not compressed images: with their own channels, size and statistics, from some of them."""
+    found = probe(len(source), lambda index: source.pixels(index, channels))
+    if found is None:
+        return source
+    size = source.image_size if found.extent is None else min(found.extent)
+    return replace(
+        source, channels=found.channels, extent=found.extent, image_size=size, mean=found.mean, std=found.std
     )
 
 
