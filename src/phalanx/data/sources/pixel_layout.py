@@ -6,7 +6,7 @@ than one would fit, all of them are told and none is chosen.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,24 @@ def _are_pixels(images: Sequence[Values]) -> bool:
     except OutOfRange:
         return False
     return True
+
+
+def looks_planar(images: Sequence[Values], shape: PixelShape) -> bool:
+    """Whether neighbours are clearly more alike if channels are read one after the other than as `shape` says.
+
+    Only a hint: it holds for pictures of things, and not for noise.
+    """
+    planar = replace(shape, planar=True)
+    rough, rough_if_planar = (
+        sum(_roughness(each.arranged(image)) for image in images) for each in (replace(shape, planar=False), planar)
+    )
+    return rough_if_planar < 0.8 * rough
+
+
+def _roughness(pixels: Values) -> float:
+    """The mean difference of neighbours, across and down."""
+    values = pixels.astype(np.float32)
+    return float(sum(np.abs(np.diff(values, axis=axis)).mean() for axis in (0, 1)))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.data.sources.shards.tf_example import tensor_of
 from phalanx.data.sources.shards.tfrecord import open_tfrecord
 from phalanx.errors import UserError
-from tests.data.samples import FixedViews, assert_helpful, noise
+from tests.data.samples import FixedViews, assert_helpful, noise, smooth
 from tests.data.shard_files import Values, example, field, tf_record, varint, wanted
 
 Array = npt.NDArray[Any]
@@ -111,6 +111,17 @@ def test_channel_by_channel(tmp_path: Path) -> None:
     source = opened(path)
     np.testing.assert_array_equal(pixels(source, 32), expected)
     assert "raw 32×32×3 channel by channel uint8" in source.notes[-1]
+
+
+def test_pictures_that_look_channel_by_channel_are_told(tmp_path: Path) -> None:
+    picture = smooth(32, 32)
+    for name, stored, words in (
+        ("a", picture, "last; if they come channel by channel: data.image_layout=chw"),
+        ("b", picture.transpose(2, 0, 1), "they look channel by channel; if they are: data.image_layout=chw"),
+        ("c", np.repeat(picture[..., 1:2], 3, axis=2), "last; if they come channel by channel"),
+    ):
+        path = write(tmp_path / f"{name}.tfrecord", {"image": stored.tobytes(), "label": [0]})
+        assert words in opened(path).notes[-1]
 
 
 def test_a_shape_that_is_given(tmp_path: Path) -> None:

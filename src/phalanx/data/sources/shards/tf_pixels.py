@@ -19,6 +19,7 @@ from phalanx.data.sources.pixel_layout import (
     fits,
     given_shape,
     is_planar,
+    looks_planar,
     shape_of,
     type_of,
     values_of,
@@ -157,8 +158,10 @@ def _laid_out(
     shape = None if given is None and sizes else fit.shape
     size = f"of the sizes in {', '.join(sizes)}" if shape is None and len(set(lengths)) > 1 else str(fit.shape)
     words = f"{'raw' if kind == 'bytes' else 'list of'} {size} {of_type}"
-    if given is None and fit.shape.channels > 1 and not fit.shape.planar:
-        words += ", channels last; if they come channel by channel: data.image_layout=chw"
+    if config.image_layout is None and given is None and fit.shape.channels > 1 and not fit.shape.planar:
+        same = len(set(lengths)) == 1 and looks_planar(values, fit.shape)
+        look = "they look channel by channel; if they are" if same else "if they come channel by channel"
+        words += f", channels last; {look}: data.image_layout=chw"
     return PixelFields(kind, of_type, shape, sizes if shape is None else (), channels, fit.shape.planar), words
 
 
