@@ -175,7 +175,7 @@ def _train_huggingface(path: Path, request: OpenRequest) -> Labelled:
     if source is None:
         raise UserError(
             f"{path} holds no training data",
-            why="none of its Arrow files has the name of a training split",
+            why="none of its Parquet and Arrow files has the name of a training split",
             remedy="give a folder that save_to_disk wrote, or the folder of one split",
         )
     return source
@@ -234,10 +234,11 @@ FORMATS: dict[str, Format] = {
         lambda path, request: open_raw_val(path, channels=request.channels, pool=request.pool),
     ),
     "huggingface": Format(
-        "a folder that save_to_disk of Hugging Face datasets made",
+        "Hugging Face: Parquet or Arrow files, a folder with them, or one that save_to_disk made",
         is_huggingface,
         _train_huggingface,
         lambda path, request: open_huggingface(path, "val", request),
+        takes_patterns=True,
     ),
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),

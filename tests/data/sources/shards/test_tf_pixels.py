@@ -89,7 +89,7 @@ def test_images_of_different_sizes(tmp_path: Path) -> None:
     for index, image in enumerate(expected):
         np.testing.assert_array_equal(source.image(index), image)
     assert (source.extent, source.image_size) == (None, 224)
-    assert "raw of the sizes in height, width, depth uint8" in source.notes[-1]
+    assert "raw of several sizes uint8" in source.notes[-1]
 
 
 @pytest.mark.parametrize(("shape", "text"), [((28, 28, 1), "28×28×1"), ((32, 32, 3), "32×32×3")])
@@ -127,7 +127,7 @@ def test_pictures_that_look_channel_by_channel_are_told(tmp_path: Path) -> None:
 def test_a_shape_that_is_given(tmp_path: Path) -> None:
     expected = images(3, 10, 21, 1)
     path = write(tmp_path / "a.tfrecord", *[{"image": image.tobytes(), "label": [0]} for image in expected])
-    assert_helpful(refused(path), "210 bytes", "'image' (210 bytes)", "data.image_shape=[28,28,1]", "data.image_field")
+    assert_helpful(refused(path), "210 bytes", "'image' (210 bytes)", "data.image_shape", "data.image_field")
     source = opened(path, image_shape=[10, 21])
     for index, image in enumerate(expected):
         np.testing.assert_array_equal(source.image(index), image)

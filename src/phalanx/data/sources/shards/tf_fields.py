@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from phalanx.config.schema import DataConfig
+from phalanx.data.sources.find_layout import NoImage
 from phalanx.data.sources.shards.classes import one_hot_class
 from phalanx.data.sources.shards.tf_example import Feature, bytes_of, kind_of, numbers_of
-from phalanx.data.sources.shards.tf_pixels import NoImage, PixelFields, pixel_fields
+from phalanx.data.sources.shards.tf_pixels import PixelFields, pixel_fields
 from phalanx.errors import UserError
 
 Example = Mapping[str, Feature]
