@@ -65,7 +65,7 @@ class SyntheticConfig(Section):
 class DataConfig(Section):
     source: str = Field(
         "digits",
-        description="digits, synthetic, a path, FORMAT:PATH to force the format, or your own dataset: file.py:Name",
+        description="digits, synthetic, a path, FORMAT:PATH, hf://USER/NAME, or your own dataset: file.py:Name",
     )
     val: str | None = Field(None, description="validation data, written like `source`; default: found beside it")
     val_labels: Path | None = Field(None, description="label list of a flat validation folder")

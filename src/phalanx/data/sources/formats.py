@@ -16,6 +16,7 @@ from phalanx.data.sources.lists import open_flat_folder, open_list
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
 from phalanx.data.sources.shards.find_files import VAL_NAMES, is_pattern
+from phalanx.data.sources.shards.hub import hub_name, is_hub_name, open_hub
 from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.shards.recordio import is_recordio, open_recordio
 from phalanx.data.sources.shards.shard_format import ShardFormat
@@ -40,6 +41,7 @@ class Format:
 
 
 USER_CODE = "python"  # instead of a format: the user's own dataset
+HUB = "hf"  # its path is a name: hf://USER/NAME
 
 
 def recognise(text: str) -> tuple[str, Path]:
@@ -49,6 +51,9 @@ def recognise(text: str) -> tuple[str, Path]:
     """
     if is_data_reference(text):
         return USER_CODE, Path(text)
+    if is_hub_name(text) and not _path(text).exists():
+        hub_name(text)  # refuses what is not one
+        return HUB, Path(text)
     if text in FORMATS and not FORMATS[text].has_path:
         return text, Path()
     path = _path(text)
@@ -170,6 +175,12 @@ def _only_by_name(path: Path) -> bool:
     return False
 
 
+def _train_hub(path: Path, request: OpenRequest) -> Labelled:
+    source = open_hub(path, "train", request)
+    assert source is not None, "a dataset without a training split is refused"
+    return source
+
+
 def _train_huggingface(path: Path, request: OpenRequest) -> Labelled:
     source = open_huggingface(path, "train", request)
     if source is None:
@@ -239,6 +250,12 @@ FORMATS: dict[str, Format] = {
         _train_huggingface,
         lambda path, request: open_huggingface(path, "val", request),
         takes_patterns=True,
+    ),
+    HUB: Format(
+        "hf://USER/NAME, a dataset of the Hugging Face hub",
+        _only_by_name,
+        _train_hub,
+        lambda path, request: open_hub(path, "val", request),
     ),
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),

@@ -10,7 +10,7 @@ from phalanx.data.base import Source
 from phalanx.data.sources.dataset import open_dataset, open_dataset_val
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
 from phalanx.data.sources.folders import FileSource
-from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
+from phalanx.data.sources.formats import FORMATS, HUB, USER_CODE, recognise
 from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
@@ -135,8 +135,8 @@ def _without_quarantined(config: DataConfig, splits: list[Labelled]) -> tuple[li
 
 def _open_one(text: str, request: OpenRequest) -> Labelled:
     name, path, manifest = _found(text, request.config)
-    # A path of a file names all of the data. A folder or the user's own dataset may have a validation part.
-    val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
+    # A path of a file names all of the data. A folder, a name or the user's own dataset may have a validation part.
+    val = _val(name, path, manifest, request) if path.is_dir() or name in (USER_CODE, HUB) else None
     return _train(name, path, manifest, request) if val is None else val
 
 
