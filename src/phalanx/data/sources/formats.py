@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phalanx.custom import is_data_reference
+from phalanx.data.sources.binary import open_binary
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
 from phalanx.data.sources.folders import look, open_class_folders
@@ -23,6 +24,8 @@ from phalanx.data.sources.shards.shard_format import ShardFormat
 from phalanx.data.sources.shards.tar import is_tar
 from phalanx.data.sources.shards.tfrecord import is_tfrecord, open_tfrecord
 from phalanx.data.sources.shards.webdataset import open_webdataset
+from phalanx.data.sources.stl10 import find_stl10, open_stl10
+from phalanx.data.sources.svhn import is_svhn, open_svhn
 from phalanx.errors import UserError, nearest
 
 LIST_ENDINGS = (".txt", ".lst", ".list", ".tsv")
@@ -201,6 +204,7 @@ RECORDIO = ShardFormat("RecordIO", re.compile(r"\.rec$"), is_recordio, open_reco
 TFRECORD = ShardFormat(
     "TFRecord", re.compile(r"\.(tfrecords?|tfrec)(\.gz)?($|-\d+-of-\d+)|-\d{5}-of-\d{5}$"), is_tfrecord, open_tfrecord
 )
+BINARY = ShardFormat("binary", re.compile(r"\.bin$"), lambda start: False, open_binary)
 WEBDATASET = ShardFormat("WebDataset", re.compile(r"\.(tar|tar\.gz|tgz)$"), is_tar, open_webdataset)
 
 
@@ -232,8 +236,20 @@ FORMATS: dict[str, Format] = {
         lambda path, request: open_cifar(path, "train", channels=request.channels, kind="coarse"),
         lambda path, request: open_cifar(path, "val", channels=request.channels, kind="coarse"),
     ),
+    "stl10": Format(
+        "train_X.bin, train_y.bin and so on of STL-10",
+        lambda path: find_stl10(path) is not None,
+        lambda path, request: open_stl10(path, "train", channels=request.channels),
+        lambda path, request: open_stl10(path, "val", channels=request.channels),
+    ),
+    "svhn": Format(
+        "train_32x32.mat and test_32x32.mat of SVHN",
+        is_svhn,
+        lambda path, request: open_svhn(path, "train", channels=request.channels),
+        lambda path, request: open_svhn(path, "val", channels=request.channels),
+    ),
     "idx": Format(
-        "train-images-idx3-ubyte[.gz] and so on",
+        "train-images-idx3-ubyte[.gz] and so on, also with a name before",
         lambda path: find_idx(path) is not None,
         lambda path, request: open_idx(path, "train", channels=request.channels),
         lambda path, request: open_idx(path, "val", channels=request.channels),
@@ -260,6 +276,7 @@ FORMATS: dict[str, Format] = {
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
     "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
+    "bin": _shard_format("binary files of label bytes and pixels (.bin), as CIFAR's under other names", BINARY),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",
         _holds_images,

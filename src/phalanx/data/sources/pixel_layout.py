@@ -129,16 +129,18 @@ def _are_pixels(images: Sequence[Values]) -> bool:
     return True
 
 
-def looks_planar(images: Sequence[Values], shape: PixelShape) -> bool:
-    """Whether neighbours are clearly more alike if channels are read one after the other than as `shape` says.
+def looks_planar(images: Sequence[Values], shape: PixelShape) -> bool | None:
+    """Whether neighbours are clearly more alike if channels are read one after the other (or together: False).
 
-    Only a hint: it holds for pictures of things, and not for noise.
+    Only a hint, and None if unclear: it holds for pictures of things, and not for noise.
     """
-    planar = replace(shape, planar=True)
-    rough, rough_if_planar = (
-        sum(_roughness(each.arranged(image)) for image in images) for each in (replace(shape, planar=False), planar)
+    together, planar = (
+        sum(_roughness(each.arranged(image)) for image in images)
+        for each in (replace(shape, planar=False), replace(shape, planar=True))
     )
-    return rough_if_planar < 0.8 * rough
+    if shape.channels == 1 or max(together, planar) * 0.8 <= min(together, planar):
+        return None
+    return planar < together
 
 
 def _roughness(pixels: Values) -> float:
