@@ -25,6 +25,7 @@ LABEL_BYTES = (1, 2)  # without the setting
 CIFAR_100 = (2, 32, 3)  # whose first label is coarse and whose second is fine
 NAMES_FILE = "batches.meta.txt"  # CIFAR-10's names of classes
 LARGEST_LABEL = 254  # pixels have 255 somewhere
+LOOKED_AT = 4096  # records of a file, to find the layout
 MAX_TOLD = 8
 HOW_TO_SAY = "data.image_shape=[HEIGHT,WIDTH,CHANNELS] and data.label_bytes=N"
 
@@ -47,10 +48,10 @@ class Record:
     def setting(self) -> str:
         return f"{self.shape.setting} data.label_bytes={self.label_bytes}"
 
-    def labels(self, file: Path) -> npt.NDArray[np.uint8]:
-        """The label bytes of a file's records."""
+    def labels(self, file: Path, most: int | None = None) -> npt.NDArray[np.uint8]:
+        """The label bytes of a file's records, or of the first `most` of them."""
         records = np.memmap(file, np.uint8, "r").reshape(-1, self.size)
-        return np.array(records[:, : self.label_bytes])
+        return np.array(records[:most, : self.label_bytes])
 
 
 def open_binary(paths: list[Path], request: OpenRequest) -> ArraySource:
@@ -116,7 +117,7 @@ def _squares(most: int, planar: bool) -> Iterator[PixelShape]:
 
 def _score(record: Record, paths: Sequence[Path]) -> int:
     """How much label bytes look like classes: 2 if they count without gaps from 0 or 1, 1 if they have few values."""
-    labels = np.concatenate([record.labels(path) for path in paths])
+    labels = np.concatenate([record.labels(path, LOOKED_AT) for path in paths])
     return min(_column_score(column) for column in labels.T)
 
 
@@ -133,9 +134,11 @@ def _column_score(column: npt.NDArray[np.uint8]) -> int:
 def _is_several(record: Record, paths: Sequence[Path]) -> bool:
     """Whether it may be several smaller records, of images that are not square: they would begin with labels, too."""
     parts = [size for size in range(SMALLEST_SIDE**2, record.size // 2 + 1) if record.size % size == 0]
-    return any(
-        _column_score(np.concatenate([np.memmap(path, np.uint8, "r")[::size] for path in paths])) == 2 for size in parts
-    )
+    for size in parts:
+        columns = [np.memmap(path, np.uint8, "r")[: LOOKED_AT * size : size] for path in paths]
+        if _column_score(np.concatenate(columns)) == 2:
+            return True
+    return False
 
 
 def _label_place(path: Path, record: Record, config: DataConfig) -> int:

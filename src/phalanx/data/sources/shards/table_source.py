@@ -54,7 +54,7 @@ def open_tables(
         more = " …" if len(others) > MAX_NAMED else ""
         note += f"; also in the table: {', '.join(others[:MAX_NAMED])}{more}"
     source = replace(source, notes=(*source.notes, note))
-    return source if layout is None else with_pixels(source, request.channels)
+    return source if layout is None else with_pixels(source, request)
 
 
 def _image_kind(

@@ -62,7 +62,7 @@ def open_tfrecord(paths: list[Path], request: OpenRequest) -> ShardSource:
     reader = ExampleReader(fields, config.label_element)
     source = open_shards(describe("TFRecord", paths), shards, reader, request, given=given)
     source = replace(source, notes=(*source.notes, fields.note))
-    return source if fields.pixels is None else with_pixels(source, request.channels)
+    return source if fields.pixels is None else with_pixels(source, request)
 
 
 def _first_examples(shards: Sequence[Shard]) -> list[Mapping[str, Feature]]:
