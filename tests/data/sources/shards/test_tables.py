@@ -17,7 +17,7 @@ from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open import open_data, open_parts
 from phalanx.data.sources.shards import unpack
 from phalanx.errors import UserError
-from tests.data.samples import FixedViews, assert_helpful, image_bytes, noise
+from tests.data.samples import FixedViews, assert_helpful, image_bytes, noise, write_images
 from tests.data.shard_files import pictures
 
 if importlib.util.find_spec("datasets") is None or importlib.util.find_spec("pandas") is None:
@@ -353,3 +353,9 @@ def test_processes_that_start_together(tmp_path: Path) -> None:
     first, second = (job.communicate()[0].strip() for job in jobs)
     assert first == second
     assert len(opened(tmp_path / "a.parquet")) == 30
+
+
+def test_a_table_beside_class_folders_is_not_the_data(tmp_path: Path) -> None:
+    write_images(tmp_path / "train", {"ape": 2, "cat": 2})
+    dataset(3).to_parquet(tmp_path / "metadata.parquet")
+    assert recognise(str(tmp_path))[0] == "folder"

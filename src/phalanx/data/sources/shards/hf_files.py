@@ -1,6 +1,7 @@
 """The files of a Hugging Face dataset on disk, by split: of save_to_disk, of a cache, or of a copy from the hub."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def _of_parts(parts: Parts, part: Part, features: Features) -> Files | None:
 
 def _table_folder(path: Path) -> Path | None:
     """The folder that holds the tables: this one, `data` or `default` in it, or the only folder in it."""
-    inside = [name.decode(errors="replace") for name in look(path).folders]
+    inside = [os.fsdecode(name) for name in look(path).folders]
     below = [name for name in ("data", "default") if name in inside] or (inside if len(inside) == 1 else [])
     for folder in (path, *(path / name for name in below)):
         if find_parts(folder, is_table_file) is not None and not _holds_images(folder):
@@ -94,9 +95,10 @@ def _table_folder(path: Path) -> Path | None:
 
 
 def _holds_images(folder: Path) -> bool:
-    """Whether there are images in a folder or its folders: then tables beside them are something else."""
+    """Whether there are images or class folders in a folder: then tables beside them are something else."""
     found = look(folder)
-    return bool(found.images) or any(look(folder / name.decode(errors="replace")).images for name in found.folders)
+    below = [look(folder / os.fsdecode(name)) for name in found.folders]
+    return bool(found.images) or any(inside.images or inside.folders for inside in below)
 
 
 def _configs(path: Path) -> list[dict[str, Any]]:
