@@ -17,7 +17,7 @@ from phalanx.data.base import Pixels
 from phalanx.data.sources.arrays import ArraySource, array_source
 from phalanx.data.sources.labelled import Labels, without_zero
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.pixel_layout import SMALLEST_SIDE, PixelShape, looks_planar, shape_of
+from phalanx.data.sources.pixel_layout import SMALLEST_SIDE, PixelShape, given_shape, is_planar, looks_planar
 from phalanx.errors import UserError
 
 ENDING = ".bin"
@@ -101,8 +101,8 @@ def _record(paths: Sequence[Path], config: DataConfig) -> tuple[Record, Sequence
 def _possible(paths: Sequence[Path], config: DataConfig) -> Iterator[Record]:
     """The layouts that divide the length of every file."""
     length = math.gcd(*(path.stat().st_size for path in paths))
-    planar = config.image_layout != "hwc"
-    given = shape_of(config.image_shape, planar) if config.image_shape else None
+    planar = is_planar(config, usually=True)
+    given = given_shape(config, planar=True)
     for label_bytes in (config.label_bytes,) if config.label_bytes else LABEL_BYTES:
         for shape in [given] if given else _squares(length - label_bytes, planar):
             if length % (label_bytes + shape.count) == 0:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from phalanx.config.schema import DataConfig
 from phalanx.data.base import Pixels
 from phalanx.data.decode.ranges import OutOfRange, Scale, range_of, scale_of
+from phalanx.errors import UserError
 
 CHANNELS = (1, 3, 4)  # grey, colour, colour and alpha
 SMALLEST_SIDE = 8  # of a square that is known by its number of pixels alone
@@ -76,14 +77,23 @@ def square_of(count: int, planar: bool) -> PixelShape | None:
     return None
 
 
-def given_shape(config: DataConfig) -> PixelShape | None:
-    """The shape in the settings."""
-    planar = is_planar(config)
-    return shape_of(config.image_shape, planar) if config.image_shape else None
+def given_shape(config: DataConfig, *, planar: bool = False) -> PixelShape | None:
+    """The shape in the settings, if there is one; `planar` is the format's usual order of channels."""
+    if config.image_shape is None:
+        return None
+    shape = shape_of(config.image_shape, is_planar(config, usually=planar))
+    if shape is None:
+        raise UserError(
+            f"data.image_shape={config.image_shape} is not the shape of an image",
+            why="it is [height, width, channels], or [channels, height, width] if these come first; 1, 3 or 4 channels",
+            remedy="for example data.image_shape=[28,28,1]",
+        )
+    return shape
 
 
-def is_planar(config: DataConfig) -> bool:
-    return config.image_layout == "chw"
+def is_planar(config: DataConfig, *, usually: bool = False) -> bool:
+    """Whether channels are stored one after the other: what the settings say, or what is usual in a format."""
+    return usually if config.image_layout is None else config.image_layout == "chw"
 
 
 @dataclass(frozen=True)

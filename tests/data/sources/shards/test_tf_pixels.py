@@ -132,6 +132,7 @@ def test_a_shape_that_is_given(tmp_path: Path) -> None:
     for index, image in enumerate(expected):
         np.testing.assert_array_equal(source.image(index), image)
     assert_helpful(refused(path, image_shape=[10, 20]), "210 bytes", "10×20×1 needs 200")
+    assert_helpful(refused(path, image_shape=[10, 21, 2]), "data.image_shape=[10, 21, 2]", "1, 3 or 4 channels")
 
 
 def test_alpha_is_dropped_and_grey_repeated(tmp_path: Path) -> None:
