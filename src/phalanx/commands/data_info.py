@@ -115,7 +115,9 @@ def _looked(source: Labelled, console: Console) -> Look:
 def _header(source: EncodedSource, index: int) -> tuple[tuple[int, int] | None, int, str]:
     """(size, bytes, kind) of one image."""
     try:
-        data = source.encoded(index)
+        data = source.image(index)
+        if not isinstance(data, bytes):
+            return (data.shape[0], data.shape[1]), data.nbytes, "pixels"
         with broken_means_bad(), Image.open(BytesIO(data)) as image:
             return (image.height, image.width), len(data), image.format or "unknown"
     except (BadImage, OSError):  # `phalanx data verify` lists the errors

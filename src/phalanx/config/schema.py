@@ -65,7 +65,7 @@ class SyntheticConfig(Section):
 class DataConfig(Section):
     source: str = Field(
         "digits",
-        description="digits, synthetic, a path, FORMAT:PATH to force the format, or your own dataset: file.py:Name",
+        description="digits, synthetic, a path, FORMAT:PATH, hf://USER/NAME, or your own dataset: file.py:Name",
     )
     val: str | None = Field(None, description="validation data, written like `source`; default: found beside it")
     val_labels: Path | None = Field(None, description="label list of a flat validation folder")
@@ -120,6 +120,15 @@ class DataConfig(Section):
     label_field: str | None = Field(None, description="and which is the label; default: the usual names")
     label_element: Annotated[int, Field(ge=0)] | None = Field(
         None, description="labels of several values (RecordIO, TFRecord, lists): which of them is the class, from 0"
+    )
+    image_shape: Annotated[list[Count], Field(min_length=2, max_length=3)] | None = Field(
+        None, description="raw pixels: height, width and channels, where the data does not say them, as [28,28,1]"
+    )
+    image_layout: Literal["hwc", "chw"] | None = Field(
+        None, description="raw pixels: colours of a pixel together (hwc) or channel by channel (chw); default: usual"
+    )
+    label_bytes: Annotated[int, Field(ge=1, le=8)] | None = Field(
+        None, description="binary files of records: bytes of labels before the pixels; default: by the file's length"
     )
     multi_label: bool = Field(
         False, description="a sample may have several labels or none: trained with BCE, judged by mAP"

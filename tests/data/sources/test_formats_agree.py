@@ -9,7 +9,11 @@ import pytest
 
 from phalanx.config.schema import AugmentConfig, DataConfig
 from phalanx.data.augment.framing import train_framing
+from phalanx.data.base import Pixels
+from phalanx.data.sources.arrays import array_source
+from phalanx.data.sources.holdout import holdout_indices
 from phalanx.data.sources.open import Splits, open_data
+from tests.data.samples import noise
 from tests.data.shard_files import (
     Sample,
     example,
@@ -105,15 +109,33 @@ def write_huggingface(folder: Path, samples: list[Sample]) -> Path:
     return save(folder, rows[:12], rows[12:], features=features)
 
 
+def write_parquet(folder: Path, samples: list[Sample]) -> Path:
+    """Compressed, in row groups of five, without any description: class names are the labels."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    images, names = [image for image, _ in samples], [CLASSES[label] for _, label in samples]
+    folder.mkdir()
+    for number, part in enumerate((slice(0, 12), slice(12, 24))):
+        table = pa.table({"img": images[part], "class": names[part]})
+        pq.write_table(table, folder / f"train-{number:05d}-of-00002.parquet", row_group_size=5, compression="zstd")
+    return folder
+
+
 WRITERS: list[Callable[[Path, list[Sample]], Path]] = [
     *(write_recs, write_tfds, write_slim, write_tars, write_table, write_one_hot)
 ]
 if importlib.util.find_spec("pyarrow"):
-    WRITERS.append(write_huggingface)
+    WRITERS += [write_huggingface, write_parquet]
 
 
 def opened(folder: Path) -> Splits:
     return open_data(DataConfig(source=str(folder), val_share=0.25), threads=2)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -129,3 +151,55 @@ def test_the_same_as_class_folders(tmp_path: Path, write: Callable[[Path, list[S
             wanted, given = (source.read(order, framing, epoch, replace_bad=True) for source in (one, other))
             np.testing.assert_array_equal(given.images, wanted.images)
             np.testing.assert_array_equal(given.labels, wanted.labels)
+
+
+def write_raw_examples(folder: Path, images: Pixels, labels: list[int]) -> Path:
+    records = ({"image_raw": image.tobytes(), "label": [label]} for image, label in zip(images, labels, strict=True))
+    (folder / "a.tfrecord").write_bytes(b"".join(tf_record(example(record)) for record in records))
+    return folder
+
+
+def write_float_examples(folder: Path, images: Pixels, labels: list[int]) -> Path:
+    records = (
+        {"image": (image / 255).astype(np.float32).ravel().tolist(), "label": [label], "height": [12], "width": [12]}
+        for image, label in zip(images, labels, strict=True)
+    )
+    (folder / "a.tfrecord").write_bytes(b"".join(tf_record(example(record)) for record in records))
+    return folder
+
+
+def write_binary(folder: Path, images: Pixels, labels: list[int]) -> Path:
+    planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+    np.concatenate([np.array(labels, np.uint8)[:, None], planes], axis=1).tofile(folder / "pictures.bin")
+    return folder
+
+
+def write_lists(folder: Path, images: Pixels, labels: list[int]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"pixels": images.tolist(), "label": labels}), folder / "a.parquet")
+    return folder
+
+
+RAW_WRITERS: list[Callable[[Path, Pixels, list[int]], Path]] = [write_raw_examples, write_float_examples, write_binary]
+if importlib.util.find_spec("pyarrow"):
+    RAW_WRITERS.append(write_lists)
+
+
+@pytest.mark.parametrize("write", RAW_WRITERS)
+def test_pixels_are_the_same_however_they_are_kept(tmp_path: Path, write: Callable[..., Path]) -> None:
+    images, labels = noise(300, 12, 12, 3), [i % 3 for i in range(300)]
+    (tmp_path / "other").mkdir()
+    found = opened(write(tmp_path / "other", images, labels)).train
+    rows = np.setdiff1d(np.arange(300), holdout_indices(np.array(labels), 0.25))
+    expected = array_source("", "", images, np.array(labels), ["0", "1", "2"], image_size=12, channels=None)
+    one = expected.subset(rows)
+    assert (found.classes, found.labels.tolist()) == (one.classes, one.labels.tolist())
+    assert (found.mean, found.std, found.image_size, found.channels) == (one.mean, one.std, 12, 3)
+    assert found.extent == one.extent == (12, 12)
+    framing = train_framing(AugmentConfig(crop="random-resized", flip=0.5), DataConfig(), 16, 7, one)
+    order = np.random.default_rng(0).permutation(len(one))
+    wanted, given = (source.read(order, framing, 1, replace_bad=True) for source in (one, found))
+    np.testing.assert_array_equal(given.images, wanted.images)
+    np.testing.assert_array_equal(given.labels, wanted.labels)

@@ -176,7 +176,7 @@ def test_a_format_can_be_forced(folders: Path) -> None:
     assert recognise(f"list:{odd}") == ("list", odd)
     assert recognise("digits:") == ("digits", Path())
     assert_helpful(refused(f"cifar:{folders}"), "no CIFAR data")
-    assert_helpful(refused(f"idx:{folders}"), "missing train-images-idx3-ubyte")
+    assert_helpful(refused(f"idx:{folders}"), "no idx files", "train-images-idx3-ubyte")
 
 
 def test_colons_in_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +216,8 @@ def test_folders_and_files_of_no_known_format(tmp_path: Path) -> None:
     assert_helpful(refused(tmp_path), str(tmp_path), *(f.looks_like for f in FORMATS.values()))
     (tmp_path / "data_batch_1").write_bytes(b"")
     assert_helpful(refused(tmp_path), "pickles")
-    (tmp_path / "weights.bin").write_bytes(b"")
-    assert_helpful(refused(tmp_path / "weights.bin"), "weights.bin", "FORMAT:PATH")
+    (tmp_path / "weights.data").write_bytes(b"")
+    assert_helpful(refused(tmp_path / "weights.data"), "weights.data", "FORMAT:PATH")
 
 
 def test_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,15 @@ def decode(
     return out.reshape(size, size, channels)
 
 
+def format_of(data: bytes) -> str | None:
+    """The format of a compressed image, by its header; None if it is not one."""
+    try:
+        with broken_means_bad(), Image.open(BytesIO(data)) as image:
+            return image.format
+    except BadImage:
+        return None
+
+
 def decode_all(data: Sequence[bytes], views_of: ViewsOf, decoding: Decoding, target: Target) -> list[str]:
     """Decode each image to its place in the target. Returns the error of each, empty for a good one."""
     reasons = [""] * len(data)

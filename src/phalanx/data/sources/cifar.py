@@ -54,8 +54,13 @@ def find_cifar(path: Path) -> list[tuple[Path, Layout]]:
         (folder, layout)
         for layout in (CIFAR_10, CIFAR_100)
         for folder in (path, path / layout.folder)
-        if any((folder / name).is_file() for names in layout.files.values() for name in names)
+        if any(_is_whole(folder / name, layout) for names in layout.files.values() for name in names)
     ]
+
+
+def _is_whole(file: Path, layout: Layout) -> bool:
+    """Whether a file holds whole records. Other datasets have a train.bin, too: at least one file has to."""
+    return file.is_file() and file.stat().st_size > 0 and file.stat().st_size % layout.record_bytes == 0
 
 
 def open_cifar(path: Path, part: Part, *, channels: int | None, kind: str = "fine") -> ArraySource:
@@ -94,7 +99,8 @@ def _only_one(path: Path) -> tuple[Path, Layout]:
             f"{path} holds no CIFAR data in binary form",
             why="neither data_batch_1.bin … test_batch.bin nor train.bin, test.bin is there"
             + (", only Python pickles, which can run code when they are read" if has_pickles(path) else ""),
-            remedy=f'unpack {CIFAR_10.archive} or {CIFAR_100.archive} (the "binary version") there',
+            remedy=f'unpack {CIFAR_10.archive} or {CIFAR_100.archive} (the "binary version") there; files of the same '
+            "layout under other names are bin:PATH",
         )
     return found[0]
 

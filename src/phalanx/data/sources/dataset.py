@@ -6,28 +6,25 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from phalanx.custom import load
 from phalanx.custom.construct import construct, parameters_of
-from phalanx.data.base import Framing, Pixels
+from phalanx.data.base import Pixels
 from phalanx.data.decode.images import BadImage
-from phalanx.data.decode.resize import resize_all
 from phalanx.data.order import Indices
 from phalanx.data.sources.dataset_fields import Fields, classes_of, fields_of, labels_of
 from phalanx.data.sources.dataset_images import as_pixels
-from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.encoded import EncodedSource, as_png
 from phalanx.data.sources.folders import suggested
 from phalanx.data.sources.labelled import Part
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.probes import probe
 from phalanx.data.sources.splits import Split, split_folders
 from phalanx.errors import UserError
 
-PROBES = 256  # images that are looked at for size, channels, mean and deviation
 _THREAD_SAFE = ("torchvision", "datasets", "torch")  # libraries whose datasets may be read by several threads
 _VAL_NAMES = ("val", "validation", "test")
 
@@ -57,31 +54,11 @@ class DatasetSource(EncodedSource):
         except OSError as error:  # Pillow's UnidentifiedImageError is one
             raise BadImage(str(error)) from error
 
-    def encoded(self, index: int) -> bytes:
-        """As a PNG, for those who pack the data."""
-        pixels, out = self.pixels(index, self.channels), BytesIO()
-        Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).save(out, "PNG")
-        return out.getvalue()
+    def image(self, index: int) -> Pixels:
+        return self.pixels(index, self.channels)
 
-    def _decode(self, wanted: list[int], framing: Framing, epoch: int, out: Pixels) -> list[str]:
-        images, reasons = [], []
-        for index in wanted:
-            try:
-                images.append(self.pixels(index, self.channels))
-                reasons.append("")
-            except BadImage as error:
-                images.append(np.zeros((1, 1, self.channels), dtype=np.uint8))
-                reasons.append(str(error))
-        sizes = np.array([image.shape[:2] for image in images], dtype=np.int64)
-        views = framing.views(np.array(wanted, dtype=np.int64), sizes, epoch)
-        good = [place for place, reason in enumerate(reasons) if not reason]
-        made = np.empty((len(good), *out.shape[1:]), dtype=np.uint8)
-        chosen = [images[place] for place in good]
-        resize_all(
-            chosen, [views[place] for place in good], framing.size, framing.interpolation, framing.pad_mode, made
-        )
-        out[good] = made
-        return reasons
+    def encoded(self, index: int) -> bytes:
+        return as_png(self.image(index))
 
 
 @dataclass(frozen=True)
@@ -194,25 +171,12 @@ def _notes(note: str, safe: bool, where: str, pool: Executor | None) -> tuple[st
 
 def _with_statistics(source: DatasetSource, dataset: Any, channels: int | None) -> DatasetSource:
     """Channels, size, mean and deviation, from some of the images; what the dataset itself says comes first."""
-    indices = np.unique(np.linspace(0, len(source) - 1, min(PROBES, len(source))).astype(np.int64)).tolist()
-    images = []
-    for index in indices:
-        try:
-            images.append(source.pixels(index, channels))
-        except BadImage:
-            continue  # training and evaluation report it
-    if not images:
+    found = probe(len(source), lambda index: source.pixels(index, channels))
+    if found is None:
         return source
-    source.channels = channels or max(image.shape[2] for image in images)
-    images = [np.repeat(each, source.channels, axis=2) if each.shape[2] < source.channels else each for each in images]
-    shapes = {image.shape[:2] for image in images}
-    if len(shapes) == 1:
-        source.extent = (height, width) = next(iter(shapes))
-        source.image_size = min(height, width)
-    flat = np.concatenate([image.reshape(-1, source.channels) for image in images]).astype(np.float64) / 255
-    source.mean = _own(dataset, "mean") or tuple(np.round(flat.mean(axis=0), 4).tolist())
-    source.std = _own(dataset, "std") or tuple(np.round(np.maximum(flat.std(axis=0), 1 / 255), 4).tolist())
-    return source
+    mean, std = _own(dataset, "mean") or found.mean, _own(dataset, "std") or found.std
+    size = source.image_size if found.extent is None else min(found.extent)
+    return replace(source, channels=found.channels, extent=found.extent, image_size=size, mean=mean, std=std)
 
 
 def _own(dataset: Any, name: str) -> tuple[float, ...] | None:

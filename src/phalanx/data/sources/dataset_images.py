@@ -27,7 +27,7 @@ def as_pixels(image: Any, channels: int | None, where: str) -> Pixels:
     array = _as_bytes(array if array.ndim == 3 else array[:, :, None], where)
     if array.shape[2] not in (1, 3):
         raise _no_image(image, where)
-    return _with_channels(array, channels)
+    return with_channels(array, channels)
 
 
 def _as_bytes(array: npt.NDArray[Any], where: str) -> Pixels:
@@ -46,7 +46,9 @@ def _as_bytes(array: npt.NDArray[Any], where: str) -> Pixels:
     )
 
 
-def _with_channels(array: Pixels, channels: int | None) -> Pixels:
+def with_channels(array: Pixels, channels: int | None) -> Pixels:
+    """An image in grey (1) or colour (3); None leaves it as it is. Transparency is dropped, as from image files."""
+    array = array[:, :, :3]
     own = array.shape[2]
     if channels is None or channels == own:
         return array

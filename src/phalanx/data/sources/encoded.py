@@ -1,18 +1,24 @@
-"""Samples that are compressed images: decoded, cropped and resized in threads. Bad ones are reported, not raised."""
+"""Samples that are compressed images, or pixels read one image at a time: cropped and resized in threads.
+
+Bad ones are reported, not raised.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.base import Framing, Pixels, Read, View
-from phalanx.data.decode.images import FAST, BadImage, Decoding, Target, decode_all
+from phalanx.data.decode.images import FAST, BadImage, Decoding, Target, ViewsOf, decode_all
 from phalanx.data.decode.jpeg import decoder_status, find_decoder
+from phalanx.data.decode.resize import resize_all
 from phalanx.data.order import Indices
 from phalanx.data.sources.labelled import Labelled
 from phalanx.errors import UserError
@@ -48,7 +54,7 @@ class Sample:
 
 @dataclass(kw_only=True)
 class EncodedSource(Labelled):
-    """A Source of compressed images. Formats implement `encoded` and `name`."""
+    """A Source of compressed images. Formats implement `encoded` and `name`; those with pixels also `image`."""
 
     pool: Executor | None
     decoding: Decoding = FAST
@@ -57,8 +63,13 @@ class EncodedSource(Labelled):
     def encoded(self, index: int) -> bytes:
         """The compressed image. Raises OSError or BadImage. Called from several threads at once."""
 
-    def stored(self, index: int) -> bytes:
+    def image(self, index: int) -> bytes | Pixels:
+        """The compressed image; or its pixels (height, width, channels), where the format keeps those. Raises alike."""
         return self.encoded(index)
+
+    def stored(self, index: int) -> bytes:
+        image = self.image(index)
+        return image if isinstance(image, bytes) else image.tobytes()
 
     def subset(self, chosen: Indices) -> "EncodedSource":
         return EncodedSubset(
@@ -116,24 +127,35 @@ class EncodedSource(Labelled):
 
     def _decode(self, wanted: list[int], framing: Framing, epoch: int, out: Pixels) -> list[str]:
         """Decode samples, each to its place. Returns the error of each, empty for a good one."""
-        data, unread = [], {}
+        data, reasons, pixels = dict[int, bytes](), [""] * len(wanted), dict[int, Pixels]()
         for place, index in enumerate(wanted):
             try:
-                data.append(self.encoded(index))
-                continue
+                found = self.image(index)
             except OSError as error:
-                unread[place] = f"it cannot be read: {error.strerror or error}"
+                reasons[place] = f"it cannot be read: {error.strerror or error}"
             except BadImage as error:
-                unread[place] = str(error)
-            data.append(b"")
+                reasons[place] = str(error)
+            else:
+                if isinstance(found, bytes):
+                    data[place] = found
+                else:
+                    pixels[place] = found
         numbers = np.array(wanted, dtype=np.int64)
 
         def views_of(places: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> list[View]:
             return framing.views(numbers[places], sizes, epoch)
 
         target = Target(out, framing.interpolation, framing.pad_mode)
-        reasons = decode_all(data, views_of, self.decoding, target)
-        return [unread.get(place, reason) for place, reason in enumerate(reasons)]
+        if data:
+            # An image that could not be read, or needs no decoding, has no bytes.
+            decoded = decode_all(
+                [data.get(place, b"") for place in range(len(wanted))], views_of, self.decoding, target
+            )
+            for place in data:
+                reasons[place] = decoded[place]
+        if pixels:
+            _frame(pixels, views_of, target)
+        return reasons
 
     def _nothing_decodes(self, bad: dict[int, str]) -> UserError:
         numbers = list(bad)
@@ -155,8 +177,28 @@ class EncodedSubset(EncodedSource):
     def encoded(self, index: int) -> bytes:
         return self.parent.encoded(int(self.chosen[index]))
 
+    def image(self, index: int) -> bytes | Pixels:
+        return self.parent.image(int(self.chosen[index]))
+
     def name(self, index: int) -> str:
         return self.parent.name(int(self.chosen[index]))
+
+
+def _frame(pixels: dict[int, Pixels], views_of: ViewsOf, target: Target) -> None:
+    """Crop and resize images that need no decoding, each to its place in the target."""
+    places, images = list(pixels), list(pixels.values())
+    sizes = np.array([image.shape[:2] for image in images], dtype=np.int64)
+    views = views_of(np.array(places, dtype=np.int64), sizes)
+    made = np.empty((len(images), *target.out.shape[1:]), dtype=np.uint8)
+    resize_all(images, views, made.shape[1], target.interpolation, target.pad_mode, made)
+    target.out[places] = made
+
+
+def as_png(pixels: Pixels) -> bytes:
+    """Pixels as a compressed image, for those who take nothing else, such as packing."""
+    out = BytesIO()
+    Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).save(out, "PNG")
+    return out.getvalue()
 
 
 def decoded_as(config: DataConfig, source: Labelled) -> Labelled:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.custom import is_data_reference
+from phalanx.data.sources.binary import open_binary
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
 from phalanx.data.sources.folders import look
@@ -18,12 +19,15 @@ from phalanx.data.sources.list_folders import is_list, open_lists, open_lists_va
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
 from phalanx.data.sources.shards.find_files import is_pattern
+from phalanx.data.sources.shards.hub import hub_name, is_hub_name, open_hub
 from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.shards.recordio import is_recordio, open_recordio
 from phalanx.data.sources.shards.shard_format import ShardFormat
 from phalanx.data.sources.shards.tar import is_tar
 from phalanx.data.sources.shards.tfrecord import is_tfrecord, open_tfrecord
 from phalanx.data.sources.shards.webdataset import open_webdataset
+from phalanx.data.sources.stl10 import find_stl10, open_stl10
+from phalanx.data.sources.svhn import is_svhn, open_svhn
 from phalanx.errors import UserError, nearest
 
 
@@ -41,6 +45,7 @@ class Format:
 
 
 USER_CODE = "python"  # instead of a format: the user's own dataset
+HUB = "hf"  # its path is a name: hf://USER/NAME
 
 
 def recognise(text: str) -> tuple[str, Path]:
@@ -50,6 +55,9 @@ def recognise(text: str) -> tuple[str, Path]:
     """
     if is_data_reference(text):
         return USER_CODE, Path(text)
+    if is_hub_name(text) and not _path(text).exists():
+        hub_name(text)  # refuses what is not one
+        return HUB, Path(text)
     if text in FORMATS and not FORMATS[text].has_path:
         return text, Path()
     path = _path(text)
@@ -116,12 +124,18 @@ def _only_by_name(path: Path) -> bool:
     return False
 
 
+def _train_hub(path: Path, request: OpenRequest) -> Labelled:
+    source = open_hub(path, "train", request)
+    assert source is not None, "a dataset without a training split is refused"
+    return source
+
+
 def _train_huggingface(path: Path, request: OpenRequest) -> Labelled:
     source = open_huggingface(path, "train", request)
     if source is None:
         raise UserError(
             f"{path} holds no training data",
-            why="none of its Arrow files has the name of a training split",
+            why="none of its Parquet and Arrow files has the name of a training split",
             remedy="give a folder that save_to_disk wrote, or the folder of one split",
         )
     return source
@@ -136,6 +150,7 @@ RECORDIO = ShardFormat("RecordIO", re.compile(r"\.rec$"), is_recordio, open_reco
 TFRECORD = ShardFormat(
     "TFRecord", re.compile(r"\.(tfrecords?|tfrec)(\.gz)?($|-\d+-of-\d+)|-\d{5}-of-\d{5}$"), is_tfrecord, open_tfrecord
 )
+BINARY = ShardFormat("binary", re.compile(r"\.bin$"), lambda start: False, open_binary)
 WEBDATASET = ShardFormat("WebDataset", re.compile(r"\.(tar|tar\.gz|tgz)$"), is_tar, open_webdataset)
 
 
@@ -167,8 +182,20 @@ FORMATS: dict[str, Format] = {
         lambda path, request: open_cifar(path, "train", channels=request.channels, kind="coarse"),
         lambda path, request: open_cifar(path, "val", channels=request.channels, kind="coarse"),
     ),
+    "stl10": Format(
+        "train_X.bin, train_y.bin and so on of STL-10",
+        lambda path: find_stl10(path) is not None,
+        lambda path, request: open_stl10(path, "train", channels=request.channels),
+        lambda path, request: open_stl10(path, "val", channels=request.channels),
+    ),
+    "svhn": Format(
+        "train_32x32.mat and test_32x32.mat of SVHN",
+        is_svhn,
+        lambda path, request: open_svhn(path, "train", channels=request.channels),
+        lambda path, request: open_svhn(path, "val", channels=request.channels),
+    ),
     "idx": Format(
-        "train-images-idx3-ubyte[.gz] and so on",
+        "train-images-idx3-ubyte[.gz] and so on, also with a name before",
         lambda path: find_idx(path) is not None,
         lambda path, request: open_idx(path, "train", channels=request.channels),
         lambda path, request: open_idx(path, "val", channels=request.channels),
@@ -180,10 +207,17 @@ FORMATS: dict[str, Format] = {
         lambda path, request: open_raw_val(path, channels=request.channels, pool=request.pool),
     ),
     "huggingface": Format(
-        "a folder that save_to_disk of Hugging Face datasets made",
+        "Hugging Face: Parquet or Arrow files, a folder with them, or one that save_to_disk made",
         is_huggingface,
         _train_huggingface,
         lambda path, request: open_huggingface(path, "val", request),
+        takes_patterns=True,
+    ),
+    HUB: Format(
+        "hf://USER/NAME, a dataset of the Hugging Face hub",
+        _only_by_name,
+        _train_hub,
+        lambda path, request: open_hub(path, "val", request),
     ),
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
@@ -195,6 +229,7 @@ FORMATS: dict[str, Format] = {
         open_lists_val,
         val_in_file=val_in_list,
     ),
+    "bin": _shard_format("binary files of label bytes and pixels (.bin), as CIFAR's under other names", BINARY),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",
         _holds_images,

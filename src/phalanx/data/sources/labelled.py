@@ -62,3 +62,12 @@ def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> Labels:
     for row, numbers in enumerate(labels):
         out[row, list(numbers)] = 1
     return out
+
+
+def without_zero(labels: Labels) -> tuple[str, ...]:
+    """A note for the user if class numbers do not begin at 0: they stay as they are."""
+    first = int(labels.min())
+    if first == 0:
+        return ()
+    empty = "class 0 has" if first == 1 else f"classes 0 to {first - 1} have"
+    return (f"labels begin at {first}: {empty} no samples",)

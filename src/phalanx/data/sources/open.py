@@ -10,7 +10,7 @@ from phalanx.data.sources.class_names import find_naming, known_in_order, places
 from phalanx.data.sources.dataset import open_dataset, open_dataset_val
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
 from phalanx.data.sources.folders import FileSource
-from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
+from phalanx.data.sources.formats import FORMATS, HUB, USER_CODE, recognise
 from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
@@ -163,7 +163,7 @@ def _open_one(text: str, request: OpenRequest) -> Labelled:
 
 
 def _open_found(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled:
-    if path.is_dir() or name == USER_CODE:
+    if path.is_dir() or name in (USER_CODE, HUB):
         val = _val(name, path, manifest, request)
     else:  # a file names all of the data, unless it has a validation part itself
         val_in_file = FORMATS[name].val_in_file

@@ -13,8 +13,10 @@ from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.shards.shard_source import ShardSource
 from phalanx.data.sources.shards.tfrecord import listed_classes, open_tfrecord
 from phalanx.errors import UserError
-from tests.data.samples import REAL, FixedViews, assert_helpful, needs_real_data
+from tests.data.samples import REAL, FixedViews, assert_helpful, image_bytes, needs_real_data
 from tests.data.shard_files import Values, crc32c, example, masked, pictures, tf_record, wanted, write_tfrecord
+
+ONE, TWO, THREE = (image_bytes(np.full((2, 3, 3), level, dtype=np.uint8)) for level in range(3))  # three small images
 
 
 def opened(*paths: Path, **settings: Any) -> ShardSource:
@@ -50,7 +52,7 @@ def test_images_and_labels_in_order(tmp_path: Path) -> None:
     source = opened(path)
     assert [source.encoded(i) for i in range(7)] == [image for image, _ in samples]
     assert source.labels.tolist() == [label for _, label in samples]
-    assert (source.classes, source.notes) == (["0", "1", "2"], ())
+    assert (source.classes, source.notes) == (["0", "1", "2"], ("fields: image = image (JPEG), label = label",))
     assert source.name(0) == f"{path} #0 (offset 0)"
     read = source.read(np.arange(7), FixedViews(8), 0, replace_bad=False)
     assert (len(read.images), read.bad) == (7, [])
@@ -59,35 +61,35 @@ def test_images_and_labels_in_order(tmp_path: Path) -> None:
 def test_slim_labels_start_at_one(tmp_path: Path) -> None:
     path = write(
         tmp_path / "train-00000-of-00001",
-        slim(b"two", 2, "n01443537", "goldfish"),
-        slim(b"one", 1, "n01440764", "tench"),
-        slim(b"four", 4, "n01491361", "tiger shark"),
+        slim(TWO, 2, "n01443537", "goldfish"),
+        slim(ONE, 1, "n01440764", "tench"),
+        slim(THREE, 4, "n01491361", "tiger shark"),
     )
     source = opened(path)
     assert source.classes == ["n01440764", "n01443537", "3", "n01491361"]
     assert source.labels.tolist() == [1, 0, 3]
-    assert source.encoded(2) == b"four"
+    assert source.encoded(2) == THREE
     assert "labels start at 1 (0 is TF-Slim's background)" in source.notes[0]
 
 
 def test_slim_labels_from_zero(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tfrecord", slim(b"one", 0, "", "roses"), slim(b"two", 1, "", "tulips"))
+    path = write(tmp_path / "a.tfrecord", slim(ONE, 0, "", "roses"), slim(TWO, 1, "", "tulips"))
     source = opened(path)
-    assert (source.labels.tolist(), source.notes) == ([0, 1], ())
+    assert (source.labels.tolist(), len(source.notes)) == ([0, 1], 1)
     assert source.classes == ["roses", "tulips"]
 
 
 def test_slim_numbers_go_before_names_that_are_not_unique(tmp_path: Path) -> None:
     """ImageNet has two classes called crane."""
-    plain = [{k: v for k, v in slim(b"i", n, "", "crane").items() if k != "image/class/synset"} for n in (1, 2)]
+    plain = [{k: v for k, v in slim(ONE, n, "", "crane").items() if k != "image/class/synset"} for n in (1, 2)]
     source = opened(write(tmp_path / "a.tfrecord", *plain))
     assert (source.classes, source.labels.tolist()) == (["1", "2"], [0, 1])
     assert "do not match one to one" in source.notes[0]
 
 
 def test_classes_over_several_files(tmp_path: Path) -> None:
-    first = write(tmp_path / "a.tfrecord", slim(b"one", 1, "n1", "a"))
-    second = write(tmp_path / "b.tfrecord", slim(b"two", 2, "n2", "b"), slim(b"one", 1, "n1", "a"))
+    first = write(tmp_path / "a.tfrecord", slim(ONE, 1, "n1", "a"))
+    second = write(tmp_path / "b.tfrecord", slim(TWO, 2, "n2", "b"), slim(ONE, 1, "n1", "a"))
     source = opened(first, second)
     assert (source.classes, source.labels.tolist()) == (["n1", "n2"], [0, 1, 0])
 
@@ -102,45 +104,51 @@ def test_classes_over_several_files(tmp_path: Path) -> None:
     ],
 )
 def test_labels_of_every_kind(tmp_path: Path, label: Values, classes: list[str], number: int) -> None:
-    source = opened(write(tmp_path / "a.tfrecord", {"image": b"i", "label": label}))
+    source = opened(write(tmp_path / "a.tfrecord", {"image": ONE, "label": label}))
     assert (source.classes, source.labels.tolist()) == (classes, [number])
 
 
 def test_labels_of_several_values(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tfrecord", {"image": b"i", "label": [4, 1]})
+    path = write(tmp_path / "a.tfrecord", {"image": ONE, "label": [4, 1]})
     assert_helpful(refused(path), "offset 0", "2 values (4, 1)", "data.label_element")
     assert opened(path, label_element=1).labels.tolist() == [1]
 
 
 def test_numbers_and_names_are_not_mixed(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tfrecord", {"image": b"i", "label": b"3"}, {"image": b"i", "label": b"cat"})
+    path = write(tmp_path / "a.tfrecord", {"image": ONE, "label": b"3"}, {"image": ONE, "label": b"cat"})
     assert_helpful(refused(path), "numbers and names as labels", "3", "'cat'")
 
 
 def test_other_fields_by_setting(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tfrecord", {"jpeg": b"i", "target": [1], "score": [0.5], "none": []})
-    assert_helpful(refused(path), "no image under image/encoded or image", "'jpeg' (bytes)", "'target' (integers)")
-    assert_helpful(refused(path, image_field="jpeg"), "no label", "data.label_field")
+    path = write(tmp_path / "a.tfrecord", {"left": ONE, "right": TWO, "verdict": [1, 2], "score": [0.5], "none": []})
     assert_helpful(
-        refused(path, image_field="score", label_field="target"), "'score'", "lists floats", "data.image_field"
+        refused(path),
+        *("no image under a usual name", f"'left' ({len(ONE)} bytes)", "'verdict' (2 integers)", "'score' (1 float)"),
+        *("data.image_field", "data.image_shape=[28,28,1]"),
     )
-    source = opened(path, image_field="jpeg", label_field="target")
-    assert (source.encoded(0), source.labels.tolist()) == (b"i", [1])
+    assert_helpful(refused(path, image_field="left"), "no label under a usual name", "'verdict'", "data.label_field")
+    assert_helpful(refused(path, image_field="middle"), "no image under middle", "'right'")
+    assert_helpful(
+        refused(path, image_field="score", label_field="verdict"), "'score'", "1 numbers", "data.image_shape"
+    )
+    source = opened(path, image_field="left", label_field="verdict", label_element=0)
+    assert (source.encoded(0), source.labels.tolist()) == (ONE, [1])
+    assert source.notes == ("fields: image = left (PNG), label = verdict; also in the records: none, right, score",)
 
 
 def test_what_records_lack(tmp_path: Path) -> None:
-    good: dict[str, Values] = {"image": b"i", "label": [0]}
-    path = write(tmp_path / "a.tfrecord", good, {"label": [1]}, {"image": b"j", "label": [0]})
+    good: dict[str, Values] = {"image": ONE, "label": [0]}
+    path = write(tmp_path / "a.tfrecord", good, {"label": [1]}, {"image": TWO, "label": [0]})
     source = opened(path)
     assert ([source.encoded(i) for i in range(2)], source.notes) == (
-        [b"i", b"j"],
-        (f"{path}: 1 records without an image are left out",),
+        [ONE, TWO],
+        (f"{path}: 1 records without an image are left out", "fields: image = image (PNG), label = label"),
     )
     offset = len(tf_record(example(good)))
     for label in ([], [-1], b"\xff\xfe", b" "):
-        path = write(tmp_path / "b.tfrecord", good, {"image": b"j", "label": label})
+        path = write(tmp_path / "b.tfrecord", good, {"image": TWO, "label": label})
         assert_helpful(refused(path), f"the label of the record at offset {offset:,}", str(path))
-    path = write(tmp_path / "b.tfrecord", good, {"image": b"j"})
+    path = write(tmp_path / "b.tfrecord", good, {"image": TWO})
     assert_helpful(refused(path), f"offset {offset:,}", "there is none")
     path.write_bytes(tf_record(b"\xff\xff"))
     assert_helpful(refused(path), "damaged at offset 0", "not a tf.train.Example")
@@ -170,7 +178,7 @@ def test_a_flipped_bit_in_an_image_is_a_bad_image(tmp_path: Path) -> None:
     path.write_bytes(data)
     source = opened(path)
     offset = len(b"".join(tf_record(example({"label": [label], "image": image})) for image, label in samples[:2]))
-    assert source.notes == (f"{path}: 1 records fail their checksum and are bad images: at offset {offset:,}",)
+    assert source.notes[0] == f"{path}: 1 records fail their checksum and are bad images: at offset {offset:,}"
     assert len(source) == 6
     read = source.read(np.arange(6), FixedViews(8), 0, replace_bad=True)
     assert (read.indices.tolist(), read.bad) == ([0, 1, 3, 3, 4, 5], [(2, "its record fails its checksum")])
@@ -233,7 +241,7 @@ def test_gzipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = opened(packed)
     assert [source.encoded(i) for i in range(3)] == [plain.encoded(i) for i in range(3)]
     assert source.name(0) == f"{packed} #0 (offset 0)"
-    assert "is compressed and is read through a copy" in source.notes[0]
+    assert "is compressed (unpacked shards save the time) and is read through a copy in" in source.notes[0]
 
 
 @needs_real_data

@@ -1,4 +1,4 @@
-"""Images in Arrow files of Hugging Face `datasets`: the offsets of each row's bytes in the file.
+"""Images in Arrow files: the offsets of each row's bytes in the file.
 
 pyarrow reads the tables once; after that, images are read at their offsets, as in every other format.
 """
@@ -9,16 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
-from phalanx.data.sources.shards.indexing import Reader
+from phalanx.data.base import Pixels
+from phalanx.data.sources.find_layout import Layout
+from phalanx.data.sources.shards.arrow_columns import BY_PATH, Column, locate, mapped, record_batches, whole_file
+from phalanx.data.sources.shards.classes import (
+    BadLabel,
+    not_one_hot,
+    number_label,
+    one_hot_class,
+    one_of,
+    text_label,
+)
+from phalanx.data.sources.shards.index import IndexBuilder, Label
+from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.tables import described, pyarrow_for
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 
-BY_PATH = 1  # the mark of a row with the path of a file instead of its bytes
+UNLABELLED = "-1 often marks rows whose label is kept secret: use another split, or name validation data with data.val"
 
 
 @dataclass(frozen=True)
@@ -28,132 +36,110 @@ class ArrowReader(Reader):
     image_column: str
     label_column: str
     label_element: int | None
+    one_hot: int = 0  # the length of labels that are a one among zeros; 0: they are numbers or names
+    layout: Layout | None = None  # None: images are compressed
+    root: Path = Path()  # where relative paths of images begin
 
     @property
     def fingerprint(self) -> str:
-        return f"arrow image={self.image_column!r} label={self.label_column!r} label_element={self.label_element}"
+        columns = f"image={self.image_column!r} label={self.label_column!r}"
+        return f"arrow {columns} label_element={self.label_element} one_hot={self.one_hot}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
-        arrow = _pyarrow(window.path)
-        with arrow.memory_map(str(window.path)) as file:
-            whole = file.read_buffer(window.size)
+        arrow = pyarrow_for(window.path)
+        whole = mapped(arrow, window.descriptor, window.path)
         row, without_image = 0, 0
-        for labels, places in self._batches(arrow, whole, window):
-            for label, (offset, length, mark) in zip(labels, places, strict=True):
+        for labels, found in self._batches(arrow, whole, window.path):
+            for label, (offset, length, mark) in zip(labels, found.places.tolist(), strict=True):
                 if length:
-                    builder.add(offset, length, self._label(window, row, label), mark)
+                    builder.add(offset, length, self._label(window.path, row, label), mark)
                 without_image += not length
                 row += 1
         if without_image:
             builder.notes.append(f"{without_image:,} rows without an image are left out")
 
-    def _batches(self, arrow: Any, whole: Any, window: Window) -> Iterator[tuple[list[Any], list[list[int]]]]:
+    def _batches(self, arrow: Any, whole: Any, path: Path) -> Iterator[tuple[list[Any], Column]]:
         """(labels, positions of the images) batch by batch."""
         offset = 0
         try:
-            for batch in _record_batches(arrow, whole):
-                images = self._column(window, batch, self.image_column)
-                labels = self._column(window, batch, self.label_column).to_pylist()
-                places = _places(arrow, images, whole, window).tolist()
-                yield labels, places
-                offset = max([offset, *(place[0] + place[1] for place in places)])
+            for batch in record_batches(arrow, whole):
+                images = column_of(batch, self.image_column, path)
+                labels = column_of(batch, self.label_column, path).to_pylist()
+                found = locate(arrow, images, whole, path)
+                yield labels, found
+                offset = max([offset, *(found.places[:, 0] + found.places[:, 1]).tolist()])
         except (UserError, Damaged):
             raise
         except Exception as error:  # a damaged file raises all kinds of exceptions in pyarrow
             raise Damaged(offset, f"from here on it is not an Arrow file: {str(error)[:200]}") from error
 
-    def _column(self, window: Window, batch: Any, name: str) -> Any:
-        places = batch.schema.get_all_field_indices(name)
-        columns = ", ".join(batch.schema.names)
-        if len(places) != 1:
-            raise UserError(
-                f"{window.path} has no column {name!r}",
-                why=f"its columns are {columns[:300]}",
-                remedy="name the columns with data.image_field and data.label_field",
-            )
-        column = batch.column(places[0])
-        column.validate(full=True)  # a damaged offset could point anywhere
-        return column
-
-    def _label(self, window: Window, row: int, value: Any) -> Label:
+    def _label(self, path: Path, row: int, value: Any) -> Label:
         try:
             if isinstance(value, str):
                 return text_label(value)
             values = value if isinstance(value, list) else [value]
             if not all(isinstance(number, (int, float)) for number in values):
                 raise BadLabel(f"{str(value)[:40]!r} is neither a number nor a name")
+            if self.one_hot:
+                number = one_hot_class(values) if len(values) == self.one_hot else None
+                if number is None:
+                    raise BadLabel(*not_one_hot(values, self.one_hot))
+                return number_label(number)
+            if values == [-1]:
+                raise BadLabel("-1 is not between 0 and the number of classes", UNLABELLED)
             return number_label(one_of(values, self.label_element))
         except BadLabel as error:
-            raise error.of(f"row {row:,} of {window.path}") from error
+            raise error.of(f"row {row:,} of {path}") from error
 
-    def image(self, stored: bytes, mark: int) -> bytes:
-        return Path(os.fsdecode(stored)).read_bytes() if mark == BY_PATH else stored
-
-
-def _record_batches(arrow: Any, whole: Any) -> Iterator[Any]:
-    """The record batches of a stream (what `datasets` writes) or of a file with a footer."""
-    if whole.size >= 6 and whole[:6].to_pybytes() == b"ARROW1":
-        reader = arrow.ipc.open_file(whole)
-        for number in range(reader.num_record_batches):
-            yield reader.get_batch(number)
-    else:
-        yield from arrow.ipc.open_stream(whole)
+    def image(self, stored: bytes, mark: int) -> bytes | Pixels:
+        if mark == BY_PATH:
+            return (self.root / os.fsdecode(stored)).read_bytes()
+        return stored if self.layout is None else self.layout.pixels_of_bytes(stored)
 
 
-def _places(arrow: Any, images: Any, whole: Any, window: Window) -> npt.NDArray[np.int64]:
-    """(offset in the file, length, mark) of each row's image; length 0 where it has none."""
-    if not arrow.types.is_struct(images.type):
-        return _spans(arrow, images, whole, window)
-    names = [field.name for field in images.type]
-    spans = np.zeros((len(images), 3), dtype=np.int64)
-    for name, mark in (("path", BY_PATH), ("bytes", 0)):
-        if name in names:
-            found = _spans(arrow, images.field(name), whole, window)
-            found[:, 2] = mark
-            spans = np.where(found[:, 1:2] > 0, found, spans)
-    spans[~images.is_valid().to_numpy(zero_copy_only=False), 1] = 0
-    return spans
+@dataclass
+class FirstRows:
+    """The first rows of a dataset, to find out how it keeps its images and labels."""
+
+    images: list[bytes]
+    paths: list[str]
+    labels: list[Any]
+    column: Column
 
 
-def _spans(arrow: Any, column: Any, whole: Any, window: Window) -> npt.NDArray[np.int64]:
-    """(offset in the file, length, 0) of each value of a column of bytes or text."""
-    kind, spans = column.type, np.zeros((len(column), 3), dtype=np.int64)
-    wide = arrow.types.is_large_binary(kind) or arrow.types.is_large_string(kind)
-    if not (wide or arrow.types.is_binary(kind) or arrow.types.is_string(kind)):
-        if arrow.types.is_null(kind):
-            return spans
+def first_rows(shards: list[Shard], image: str, label: str, count: int) -> FirstRows | None:
+    """Up to `count` rows with an image, of the first file that has some. What is damaged, the scan reports."""
+    arrow = pyarrow_for(shards[0].path)
+    for shard in shards:
+        try:
+            whole = whole_file(arrow, shard.data)
+            for batch in record_batches(arrow, whole):
+                found = locate(arrow, column_of(batch, image, shard.path), whole, shard.path)
+                rows = [row for row in range(batch.num_rows) if found.places[row, 1]][:count]
+                if rows:
+                    labels = column_of(batch, label, shard.path).to_pylist()
+                    stored = [
+                        (whole[offset : offset + size].to_pybytes(), mark)
+                        for offset, size, mark in found.places[rows].tolist()
+                    ]
+                    images = [data for data, mark in stored if mark != BY_PATH]
+                    paths = [os.fsdecode(data) for data, mark in stored if mark == BY_PATH]
+                    return FirstRows(images, paths, [labels[row] for row in rows], found)
+        except (UserError, MemoryError):
+            raise
+        except Exception:
+            return None
+    return None
+
+
+def column_of(batch: Any, name: str, path: Path) -> Any:
+    places = batch.schema.get_all_field_indices(name)
+    if len(places) != 1:
         raise UserError(
-            f"the images of {window.path} are of the type {str(kind)[:80]}",
-            why="images are read from columns of bytes, or of structures with bytes and path",
-            remedy="cast the column to datasets.Image, or name another one with data.image_field",
+            f"{path} has no column {name!r}",
+            why=f"its columns are {described(batch.schema)}",
+            remedy="name the columns with data.image_field and data.label_field",
         )
-    _, offsets, data = column.buffers()
-    if data is None or not data.size or not len(column):
-        return spans
-    start = data.address - whole.address
-    if not 0 <= start <= start + data.size <= whole.size:
-        raise UserError(
-            f"{window.path} is compressed",
-            why="images are read at their offsets in the file",
-            remedy="save the dataset again, without compression",
-        )
-    bounds = np.frombuffer(offsets, np.int64 if wide else np.int32, len(column) + 1 + column.offset)[column.offset :]
-    spans[:, 0] = start + bounds[:-1]
-    spans[:, 1] = np.diff(bounds.astype(np.int64))
-    spans[~column.is_valid().to_numpy(zero_copy_only=False), 1] = 0
-    if int(spans[:, 1].max()) > LARGEST_SAMPLE:
-        raise Damaged(int(spans[int(spans[:, 1].argmax()), 0]), "a value of more than a gigabyte is not an image")
-    return spans
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.ipc
-    except ImportError as error:
-        raise UserError(
-            f"{path} is an Arrow file, and pyarrow is not installed",
-            why="Hugging Face datasets on disk are read with it",
-            remedy="pip install 'phalanx[huggingface]'",
-        ) from error
-    return pyarrow
+    column = batch.column(places[0])
+    column.validate(full=True)  # a damaged offset could point anywhere
+    return column

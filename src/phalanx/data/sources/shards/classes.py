@@ -58,6 +58,22 @@ def one_of(values: Sequence[float], element: int | None) -> float:
     )
 
 
+def one_hot_class(values: Sequence[float]) -> int | None:
+    """The class of a label that is a list with a one for it and a zero for each other; None if it is something else."""
+    if len(values) < 2 or sum(value != 0 for value in values) != 1 or max(values) != 1:
+        return None
+    return values.index(1)
+
+
+def not_one_hot(values: Sequence[float], length: int) -> tuple[str, str]:
+    """Why a label among one-hot ones cannot be used, and what to do."""
+    shown = ", ".join(f"{value:g}" for value in values[:6]) + (" …" if len(values) > 6 else "")
+    return (
+        f"it is ({shown or 'nothing'}), and the first labels are lists of {length} numbers with a single one",
+        "give each image one class; or, if it may have several, set data.multi_label=true",
+    )
+
+
 @dataclass
 class Classes:
     """The classes of a dataset, the label of each sample, and notes for the user."""

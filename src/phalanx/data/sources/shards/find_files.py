@@ -13,7 +13,8 @@ from phalanx.errors import UserError
 
 VAL_SPLITS: tuple[Split, ...] = ("val", "test")  # the first that is there is used
 RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
-OF_HOW_MANY = re.compile(r"(.*?)-(\d{5})-of-(\d{5})(.*)")
+# Files of the Hugging Face hub may have a hash after it: train-00000-of-00002-0ee3f9b1a2c4d5e6.parquet.
+OF_HOW_MANY = re.compile(r"(.*?)-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?(.*)")
 MAX_FILES = 1_000_000
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from phalanx.atomic import write_atomically
+from phalanx.data.base import Pixels
 from phalanx.data.sources.shards.file_cache import can_write_into, path_beside, path_in_cache, process_lock
 from phalanx.data.sources.shards.index import Fit, Index, IndexBuilder, read_index
 from phalanx.data.sources.stamp import Stamp
@@ -61,8 +62,8 @@ class Reader(ABC):
         return False
 
     @abstractmethod
-    def image(self, stored: bytes, mark: int) -> bytes:
-        """The compressed image in the stored bytes of a sample. Raises BadImage if they are damaged."""
+    def image(self, stored: bytes, mark: int) -> bytes | Pixels:
+        """The compressed image in the stored bytes of a sample, or its pixels. Raises BadImage if they are damaged."""
 
     def title(self, number: int, offset: int, mark: int, read: Callable[[int, int], bytes]) -> str:
         """A sample's name, to follow the file's name. `read(offset, count)` reads bytes of the file."""

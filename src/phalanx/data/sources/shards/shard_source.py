@@ -5,22 +5,27 @@ import resource
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.data.base import Pixels
 from phalanx.data.decode.images import BadImage
-from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.arrays import STATISTICS_IMAGES, statistics
+from phalanx.data.sources.dataset_images import with_channels
+from phalanx.data.sources.encoded import EncodedSource, as_png
 from phalanx.data.sources.folders import suggested
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.probes import Probed, probe
 from phalanx.data.sources.shards.classes import classes_of
 from phalanx.data.sources.shards.indexing import Reader, Shard, indexed
 from phalanx.data.sources.window import read_at
 
 MAX_OPEN = 256
+STATISTICS_BYTES = 64 << 20  # of pixels that are read for mean and deviation
 
 
 class Files:
@@ -77,6 +82,21 @@ class ShardSource(EncodedSource):
     marks: npt.NDArray[np.uint16]
 
     def encoded(self, index: int) -> bytes:
+        found = self.image(index)
+        return found if isinstance(found, bytes) else as_png(found)
+
+    def image(self, index: int) -> bytes | Pixels:
+        found = self._image(index)
+        return found if isinstance(found, bytes) else with_channels(found, self.channels)
+
+    def pixels(self, index: int, channels: int | None) -> Pixels:
+        """The pixels of a sample whose format keeps pixels; with their own channels if `channels` is None."""
+        found = self._image(index)
+        if isinstance(found, bytes):
+            raise TypeError(f"{self.name(index)} is compressed")
+        return with_channels(found, channels)
+
+    def _image(self, index: int) -> bytes | Pixels:
         stored = self.files.read(self._shard(index), int(self.offsets[index]), int(self.lengths[index]))
         return self.reader.image(stored, int(self.marks[index]))
 
@@ -125,6 +145,31 @@ def open_shards(
         lengths=np.concatenate([index.lengths for index in found.indexes]),
         marks=np.concatenate([index.marks for index in found.indexes]),
     )
+
+
+def with_pixels(source: ShardSource, request: OpenRequest) -> ShardSource:
+    """A source of pixels, not compressed images: with their own channels, size and statistics, from some of them."""
+    found = probe(len(source), lambda index: source.pixels(index, request.channels))
+    if found is None:
+        return source
+    size = source.image_size if found.extent is None else min(found.extent)
+    mean, std = found.mean, found.std
+    if found.extent is not None and request.classes is None:  # of a validation part, those of training are used
+        # From as many as of arrays in memory: the same images have the same statistics, however they are kept.
+        most = STATISTICS_BYTES // (found.extent[0] * found.extent[1] * found.channels)
+        count = max(1, min(len(source), STATISTICS_IMAGES, most))
+        images = (_pixels_or_none(source, index * len(source) // count, found) for index in range(count))
+        good = np.stack([image for image in images if image is not None])
+        mean, std = statistics(good, np.arange(len(good)))
+    return replace(source, channels=found.channels, extent=found.extent, image_size=size, mean=mean, std=std)
+
+
+def _pixels_or_none(source: ShardSource, index: int, like: Probed) -> Pixels | None:
+    try:
+        image = source.pixels(index, like.channels)
+    except (BadImage, OSError):  # training and evaluation report it
+        return None
+    return image if image.shape[:2] == like.extent else None
 
 
 def describe(kind: str, paths: Sequence[Path]) -> str:

@@ -4,39 +4,95 @@ A record is its length (8 bytes), the checksum of the length, the data, and the 
 checked before they are used; data when the index is made and at each read.
 """
 
+import contextlib
 import functools
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crc32c import crc32c
 
+from phalanx.data.base import Pixels
 from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
+from phalanx.data.sources.shards.classes import (
+    BadLabel,
+    not_one_hot,
+    number_label,
+    one_hot_class,
+    one_of,
+    text_label,
+)
 from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
-from phalanx.data.sources.shards.indexing import Reader
-from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
-from phalanx.data.sources.shards.tf_example import BadExample, Feature, bytes_of, features_of, kind_of, numbers_of
+from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards, with_pixels
+from phalanx.data.sources.shards.tf_example import (
+    BadExample,
+    Feature,
+    SequenceExample,
+    bytes_of,
+    features_of,
+    kind_of,
+    numbers_of,
+)
+from phalanx.data.sources.shards.tf_fields import IMAGE_FIELDS, LABEL_FIELDS, SLIM_LABEL, Fields, find_fields
 from phalanx.data.sources.shards.unpack import readable_shards
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 
 LENGTH = struct.Struct("<QI")
 CHECKSUM = struct.Struct("<I")
-SLIM_LABEL = "image/class/label"
-IMAGE_FIELDS = ("image/encoded", "image")  # of TF-Slim; of TFDS and TFX
-LABEL_FIELDS = (SLIM_LABEL, "label")
-NAME_FIELDS = ("image/class/synset", "image/class/text")  # TF-Slim's names of a label
 FROM_SLIM = 1  # the mark of samples whose labels may be counted from 1
+LOOKED_AT = 64  # records, to find the fields and the range of pixels
+MOST_BYTES = 64 << 20  # of these records
 
 
 def open_tfrecord(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from TFRecord files."""
-    reader = ExampleReader(request.config.image_field, request.config.label_field, request.config.label_element)
-    given = listed_classes(paths[0].parent, request.config.label_field or "label")
-    return open_shards(describe("TFRecord", paths), readable_shards(paths), reader, request, given=given)
+    config, shards = request.config, readable_shards(paths)
+    examples = _first_examples(shards)
+    if examples:
+        fields = find_fields(str(paths[0]), examples, config)
+    else:  # the scan says what is wrong
+        fields = Fields(config.image_field or IMAGE_FIELDS[0], config.label_field or LABEL_FIELDS[0])
+    given = listed_classes(paths[0].parent, config.label_field or "label")
+    if given is None and fields.one_hot:
+        given = [str(number) for number in range(fields.one_hot)]
+    reader = ExampleReader(fields, config.label_element)
+    source = open_shards(describe("TFRecord", paths), shards, reader, request, given=given)
+    source = replace(source, notes=(*source.notes, fields.note))
+    return source if fields.pixels is None else with_pixels(source, request)
+
+
+def _first_examples(shards: Sequence[Shard]) -> list[Mapping[str, Feature]]:
+    """The first good records of a dataset. Whatever else is found, the scan reports."""
+    found: list[Mapping[str, Feature]] = []
+    for shard in shards:
+        with shard.data.open("rb", buffering=0) as file, contextlib.suppress(Damaged):
+            window, offset = Window(shard.path, file.fileno(), shard.data_stamp.size), 0
+            while offset < window.size:
+                place, size = _record(window, offset)
+                if len(found) == LOOKED_AT or (found and offset > MOST_BYTES):
+                    return found
+                if _checksum_fits(window.buffer, place, size):
+                    with contextlib.suppress(BadExample):
+                        found.append(_example(shard.path, window.buffer, place, size))
+                offset += LENGTH.size + size + CHECKSUM.size
+        if found:
+            return found
+    return found
+
+
+def _example(path: Path, data: bytes, place: int, size: int) -> Mapping[str, Feature]:
+    try:
+        return features_of(data, place, place + size)
+    except SequenceExample as error:
+        raise UserError(
+            f"the records of {path} are of tf.train.SequenceExample",
+            why="each is a sequence, as the frames of a video, and a classifier takes single images",
+            remedy="write a tf.train.Example for each image, with an image and a label",
+        ) from error
 
 
 def is_tfrecord(start: bytes) -> bool:
@@ -63,29 +119,22 @@ def _lines(file: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Fields:
-    """The names of the features to read."""
-
-    image: str
-    label: str
-    class_name: str | None
-
-
-@dataclass(frozen=True)
 class ExampleReader(Reader):
-    """Examples in TFRecord files. Without settings, fields are found by their usual names."""
+    """Examples in TFRecord files."""
 
-    image_field: str | None
-    label_field: str | None
+    fields: Fields
     label_element: int | None
 
     @property
     def fingerprint(self) -> str:
-        return f"tfrecord image={self.image_field!r} label={self.label_field!r} label_element={self.label_element}"
+        fields = self.fields
+        named = f"image={fields.image!r} label={fields.label!r} name={fields.class_name!r} one_hot={fields.one_hot}"
+        return f"tfrecord {named} label_element={self.label_element}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
-        offset, fields, label = 0, None, None
+        offset, fields, label = 0, self.fields, None
         without_image, failing = 0, []
+        mark = FROM_SLIM if fields.label == SLIM_LABEL and not fields.one_hot else 0
         label_of = functools.lru_cache(4096)(self._label)  # records of a class have the same one
         while offset < window.size:
             place, size = _record(window, offset)
@@ -96,7 +145,6 @@ class ExampleReader(Reader):
             else:
                 try:
                     features = features_of(data, place, place + size)
-                    fields = fields or self._fields(window, start, features)
                     image, value = features.get(fields.image), features.get(fields.label)
                     if image is None or kind_of(image) == "nothing":
                         without_image += 1
@@ -110,63 +158,43 @@ class ExampleReader(Reader):
                 except BadExample as error:
                     raise Damaged(start, f"the record here is not a tf.train.Example: {error}") from error
             # A failing record is replaced whenever it is read, so any existing label will do.
-            if label is not None and fields is not None:
-                builder.add(start, offset - start, label, FROM_SLIM if fields.label == SLIM_LABEL else 0)
+            if label is not None:
+                builder.add(start, offset - start, label, mark)
         if without_image:
             builder.notes.append(f"{without_image:,} records without an image are left out")
         if failing:
             shown = ", ".join(f"{start:,}" for start in failing[:5]) + (" …" if len(failing) > 5 else "")
             builder.notes.append(f"{len(failing):,} records fail their checksum and are bad images: at offset {shown}")
 
-    def _fields(self, window: Window, offset: int, features: Mapping[str, Feature]) -> Fields:
-        """Which features hold the image and the label: from the settings, or by their usual names."""
-        found = []
-        for what, chosen, usual in (
-            ("image", self.image_field, IMAGE_FIELDS),
-            ("label", self.label_field, LABEL_FIELDS),
-        ):
-            names = usual if chosen is None else (chosen,)
-            name = next((name for name in names if name in features), None)
-            if name is None:
-                there = ", ".join(f"{key[:60]!r} ({kind_of(value)})" for key, value in sorted(features.items()))
-                raise UserError(
-                    f"the record at offset {offset:,} of {window.path} has no {what} under {' or '.join(names)}",
-                    why=f"its fields are {there[:600] or 'none'}",
-                    remedy=f"name the field with data.{what}_field",
-                )
-            found.append(name)
-        image, label = found
-        kind = kind_of(features[image])
-        if kind != "bytes":
-            raise UserError(
-                f"the field {image!r} of the record at offset {offset:,} of {window.path} holds no image",
-                why=f"it lists {kind}, and a compressed image is bytes",
-                remedy="name another field with data.image_field, or encode the images as JPEG or PNG",
-            )
-        named = [name for name in NAME_FIELDS if name in features and any(bytes_of(features[name]))]
-        return Fields(image, label, named[0] if named and label == SLIM_LABEL else None)
-
     def _label(self, numbers: tuple[float, ...], texts: tuple[bytes, ...], names: tuple[bytes, ...]) -> Label:
         """The label of a record: the numbers or texts of its label field, and the class name in another field."""
         if not numbers and len(texts) == 1:
             return text_label(_text(texts[0]))
-        return number_label(one_of(numbers, self.label_element), (_text(names[0]) or None) if names else None)
+        if self.fields.one_hot:
+            number: float | None = one_hot_class(numbers) if len(numbers) == self.fields.one_hot else None
+            if number is None:
+                raise BadLabel(*not_one_hot(numbers, self.fields.one_hot))
+        else:
+            number = one_of(numbers, self.label_element)
+        return number_label(number, (_text(names[0]) or None) if names else None)
 
     def counts_from_one(self, indexes: Sequence[Index]) -> bool:
         return any(FROM_SLIM in index.marks for index in indexes)
 
-    def image(self, stored: bytes, mark: int) -> bytes:
+    def image(self, stored: bytes, mark: int) -> bytes | Pixels:
         size = _length_of(stored, 0)
         if size is None or LENGTH.size + size + CHECKSUM.size != len(stored):
             raise BadImage("its record has another length than when it was indexed")
         if not _checksum_fits(stored, LENGTH.size, size):
             raise BadImage("its record fails its checksum")
+        fields = self.fields
         try:
-            names = IMAGE_FIELDS if self.image_field is None else (self.image_field,)
             features = features_of(stored, LENGTH.size, LENGTH.size + size)
-            images = next((bytes_of(features[name]) for name in names if name in features), ())
         except BadExample as error:
             raise BadImage(f"its record is not a tf.train.Example: {error}") from error
+        if fields.image in features and fields.pixels is not None:
+            return fields.pixels.read(features, fields.image)
+        images = bytes_of(features[fields.image]) if fields.image in features else ()
         if len(images) != 1:
             raise BadImage(f"its record has {len(images)} images")
         return images[0]
