@@ -213,6 +213,8 @@ def test_a_class_among_others_that_holds_only_folders(tmp_path: Path) -> None:
     make_tree(tmp_path, "birds/list.png")
     assert_helpful(refused(tmp_path), f"{tmp_path / 'birds'} is a class or holds classes", "1 images", "owl, wren")
     assert opened(tmp_path, class_level=1).train.classes == ["birds", "bus", "car"]
+    known = open_split(str(tmp_path), DataConfig(), ["birds", "bus", "car"], threads=0)
+    assert known.labels.tolist() == [0] * 5 + [1] * 2 + [2] * 2
 
 
 def test_a_training_folder_beside_classes(tmp_path: Path) -> None:

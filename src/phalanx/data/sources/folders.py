@@ -151,7 +151,7 @@ class ClassFolders:
 
     root: Path
     folders: Mapping[bytes, Sequence[bytes]]
-    level_given: bool = False  # whether the user says which level of folders the classes are
+    level_given: bool = False  # whether the level of the classes is certain: the user says it, or known classes do
     needed: frozenset[bytes] = frozenset()  # classes that stay without images: the other split has some
 
     @classmethod

@@ -77,7 +77,7 @@ def find_layout(path: Path, request: OpenRequest, *, needs_train: bool = True) -
     if known and (flat := _only_folder(level, known)) and _has_labels(flat, path, request, list(known)):
         return Layout(path, None, None, "val", None, (), (), flat=flat)
     lists = find_split_lists(tree, level.folder, level.names, path)
-    folders = ClassFolders(level.folder, level.classes["train"], class_level is not None)
+    folders = ClassFolders(level.folder, level.classes["train"], class_level is not None or bool(known))
     return Layout(path, folders, None, "val", lists, _notes(path, level, tree), ())
 
 
@@ -91,7 +91,7 @@ def _of_splits(path: Path, level: Level, request: OpenRequest, *, needs_train: b
         found = find_level(tree, folder, known=classes, splits=False, class_level=class_level)
         if not found.classes:
             raise refusals.flat_splits(tree, folder.parent, folder.name)
-        train = ClassFolders(found.folder, found.classes["train"], class_level is not None)
+        train = ClassFolders(found.folder, found.classes["train"], class_level is not None or bool(classes))
         classes = classes or [os.fsdecode(name) for name in found.names]
         train_notes = _split_notes(path, level, found, tree)
     elif needs_train:
@@ -125,7 +125,7 @@ def _val_of_splits(
         return found.folder, split, notes
     if flat := _only_folder(found, known):
         return flat, split, notes
-    return ClassFolders(found.folder, found.classes["train"], class_level is not None), split, notes
+    return ClassFolders(found.folder, found.classes["train"], level_given=True), split, notes
 
 
 def _only_folder(level: Level, known: Collection[str]) -> Path | None:
