@@ -1,4 +1,4 @@
-"""`phalanx data pack`: any data into WebDataset tars, RecordIO, or memory-mapped pixels."""
+"""`phalanx data pack`: any data into tars, RecordIO, TFRecord, Parquet, class folders or memory-mapped pixels."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,9 +48,8 @@ def pack_order(console: Console, order: Order, folder: Path) -> None:
 def _rows(folder: Path, manifest: Manifest) -> dict[str, str]:
     rows = {"folder": str(folder), "format": manifest.options.form}
     for part, shards in manifest.splits.items():
-        size = sum(file.bytes for shard in shards for file in shard.files)
         count = f"{len(shards):,} shard{'s' * (len(shards) != 1)}"
-        rows[part] = f"{manifest.num_samples(part):,} samples in {count}, {in_bytes(size)}"
+        rows[part] = f"{manifest.num_samples(part):,} samples in {count}, {in_bytes(manifest.num_bytes(part))}"
     return {**rows, "classes": f"{len(manifest.classes):,}", "use": f"phalanx train --data {folder}"}
 
 

@@ -98,7 +98,7 @@ def as_folders(root: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("form", ["wds", "raw"])
+@pytest.mark.parametrize("form", ["wds", "raw", "tfrecord", "parquet", "folder"])
 def test_shards_are_those_of_class_folders(archives: tuple[Path, Path, Path], form: str, tmp_path: Path) -> None:
     heard: list[int] = []
     splits = open_imagenet(*archives, heard.append)

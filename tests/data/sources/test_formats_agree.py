@@ -10,6 +10,7 @@ import pytest
 from phalanx.config.schema import AugmentConfig, DataConfig
 from phalanx.data.augment.framing import train_framing
 from phalanx.data.sources.open import Splits, open_data
+from tests.data.pack.packs import pack_folder
 from tests.data.shard_files import (
     Sample,
     example,
@@ -84,9 +85,21 @@ def write_huggingface(folder: Path, samples: list[Sample]) -> Path:
     return save(folder, rows[:12], rows[12:], features=features)
 
 
+def packed_as(form: str) -> Callable[[Path, list[Sample]], Path]:
+    """Class folders as `phalanx data pack` writes them anew."""
+
+    def write(folder: Path, samples: list[Sample]) -> Path:
+        pack_folder(write_folders(folder.with_name("source"), samples), folder, form, shards=3)
+        return folder
+
+    return write
+
+
 WRITERS: list[Callable[[Path, list[Sample]], Path]] = [write_recs, write_tfds, write_slim, write_tars]
 if importlib.util.find_spec("pyarrow"):
     WRITERS.append(write_huggingface)
+# Where Parquet is read: "parquet" belongs here, and into FORMS of tests/data/pack/test_job.py.
+WRITERS += [packed_as(form) for form in ("wds", "rec", "tfrecord", "folder")]
 
 
 def opened(folder: Path) -> Splits:

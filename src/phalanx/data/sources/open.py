@@ -15,6 +15,7 @@ from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classe
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.packed_folders import open_packed_folders
 from phalanx.data.sources.quarantine import read_quarantine
 from phalanx.errors import UserError
 
@@ -98,9 +99,13 @@ def _train(name: str, path: Path, manifest: Manifest | None, request: OpenReques
         return open_dataset(str(path), request)
     if manifest is None:
         return FORMATS[name].train(path, request)
+    only_val = None if "train" in manifest.splits else _packed_val(name, path, manifest, request)
+    if only_val is not None:
+        return only_val
     request = _request_packed(manifest, request)
-    only_val = None if "train" in manifest.splits else FORMATS[name].val(path, request)
-    return _as_packed(FORMATS[name].train(path, request) if only_val is None else only_val, manifest)
+    if manifest.options.form == "folder":
+        return _as_packed(open_packed_folders(path, "train", manifest, request), manifest)
+    return _as_packed(FORMATS[name].train(path, request), manifest)
 
 
 def _val(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled | None:
@@ -109,7 +114,14 @@ def _val(name: str, path: Path, manifest: Manifest | None, request: OpenRequest)
         return open_dataset_val(str(path), request)
     if manifest is None:
         return FORMATS[name].val(path, request)
-    val = FORMATS[name].val(path, _request_packed(manifest, request)) if len(manifest.splits) == 2 else None
+    return _packed_val(name, path, manifest, request) if len(manifest.splits) == 2 else None
+
+
+def _packed_val(name: str, path: Path, manifest: Manifest, request: OpenRequest) -> Labelled | None:
+    request = _request_packed(manifest, request)
+    if manifest.options.form == "folder":
+        return _as_packed(open_packed_folders(path, "val", manifest, request), manifest)
+    val = FORMATS[name].val(path, request)
     return None if val is None else _as_packed(val, manifest)
 
 
