@@ -19,7 +19,7 @@ from phalanx.data.pack.images import Treatment, smaller_size
 from phalanx.data.pack.packing import Packing, ShardName, beside, packing
 from phalanx.data.pack.parquet import pyarrow_modules
 from phalanx.data.pack.plan import Prepared, planned_shards, prepared_sample, shard_ends
-from phalanx.data.sources.bad_images import BadImages
+from phalanx.data.sources.bad_images import BadImages, verify_command
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
 from phalanx.data.sources.packed_folders import listed_images
@@ -76,7 +76,9 @@ class _Job:
 
     def run(self) -> None:
         for part, source in self.order.splits.items():
-            bad = BadImages(source, self.order.config.bad_images, self.order.config.bad_images_cap)
+            config = self.order.config
+            verify = verify_command(config) if config.source == self.order.source else None
+            bad = BadImages(source, config.bad_images, config.bad_images_cap, verify=verify)
             self._restore(part, bad)
             self._go_on(part, bad)
         if not self.manifest.finished:
