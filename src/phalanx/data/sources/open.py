@@ -64,6 +64,19 @@ def open_split(text: str, config: DataConfig, classes: list[str], *, threads: in
     return replace(decoded_as(config, kept), notes=(*source.notes, *matched, *left_out))
 
 
+def open_whole(text: str, config: DataConfig, *, threads: int) -> dict[Part, Labelled]:
+    """All parts of a dataset, under its own classes. A path of a file names only what is in it."""
+    request = OpenRequest(config, config.channels, decode_pool(threads))
+    with _explain_read_errors(text):
+        name, path, manifest = _found(text, config)
+        train = _train(name, path, manifest, request)
+        if manifest is not None and "train" not in manifest.splits:
+            return {"val": train}
+        request = replace(request, classes=train.classes)
+        val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
+    return {"train": train} if val is None else {"train": train, "val": val}
+
+
 def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None, list[str]]:
     """(training part, validation part if there is one, notes), under the same classes and channels."""
     request = OpenRequest(config, config.channels, decode_pool(threads))
