@@ -1,6 +1,7 @@
 """What tests of packing share: a small dataset of photographs and oddities, and one call that packs it."""
 
 import hashlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from phalanx.data.sources.open import open_parts
 from tests.data.samples import image_bytes, noise, smooth
 
 COMMAND = "phalanx data pack SRC DST"
+FORMS = ["wds", "rec", "raw", "tfrecord", "folder"]
+# Until Parquet is read here, tests read it with pyarrow and datasets.
+WRITTEN = [*FORMS, "parquet"] if importlib.util.find_spec("pyarrow") else FORMS
 
 
 def write_dataset(root: Path) -> Path:

@@ -16,7 +16,7 @@ from phalanx.data.pack.packing import SHARD_BYTES
 from phalanx.data.pack.tfrecord import TfRecordShard, tf_image
 from phalanx.data.sources.manifest import Form, Options, load_manifest
 from phalanx.errors import UserError
-from tests.data.pack.packs import COMMAND, pack_folder, parts_of, shard_sums, write_dataset
+from tests.data.pack.packs import COMMAND, WRITTEN, pack_folder, parts_of, shard_sums, write_dataset
 from tests.data.samples import assert_helpful, image_bytes, smooth, write_images
 from tests.data.shard_files import crc32c, example, masked, tf_record
 
@@ -120,7 +120,7 @@ def test_a_broken_image_has_no_size_to_write(dataset: Path, tmp_path: Path) -> N
     assert (left.index, left.reason) == (9, "it is not an image of a known format")
 
 
-@pytest.mark.parametrize("form", ["tfrecord", "parquet"])
+@pytest.mark.parametrize("form", [form for form in WRITTEN if form in ("tfrecord", "parquet")])
 def test_the_number_of_shards_is_planned_by_size(
     dataset: Path, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

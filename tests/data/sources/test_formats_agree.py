@@ -10,7 +10,7 @@ import pytest
 from phalanx.config.schema import AugmentConfig, DataConfig
 from phalanx.data.augment.framing import train_framing
 from phalanx.data.sources.open import Splits, open_data
-from tests.data.pack.packs import pack_folder
+from tests.data.pack.packs import FORMS, pack_folder
 from tests.data.shard_files import (
     Sample,
     example,
@@ -98,8 +98,8 @@ def packed_as(form: str) -> Callable[[Path, list[Sample]], Path]:
 WRITERS: list[Callable[[Path, list[Sample]], Path]] = [write_recs, write_tfds, write_slim, write_tars]
 if importlib.util.find_spec("pyarrow"):
     WRITERS.append(write_huggingface)
-# Where Parquet is read: "parquet" belongs here, and into FORMS of tests/data/pack/test_job.py.
-WRITERS += [packed_as(form) for form in ("wds", "rec", "tfrecord", "folder")]
+# Where Parquet is read, it belongs into FORMS of tests/data/pack/packs.py. `raw` is decoded exactly, the others fast.
+WRITERS += [packed_as(form) for form in FORMS if form != "raw"]
 
 
 def opened(folder: Path) -> Splits:
