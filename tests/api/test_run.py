@@ -1,5 +1,6 @@
 """`phalanx.Run`: numbers, curves, the model, predictions and evaluations of a run."""
 
+import importlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from PIL import Image
 import phalanx
 from phalanx.commands.loading import load_trained
 from phalanx.data.sources.embedded import open_digits
-from tests.commands.digit_files import write_digits
+from tests.commands.digit_files import write_digits, write_own_dataset
+from tests.data.pack.packs import pack_folder
 
 
 @pytest.fixture
@@ -135,6 +137,25 @@ def test_other_data_is_evaluated(run: phalanx.Run, tmp_path: Path) -> None:
     assert sum(one.correct for one in evaluation.classes) == round(40 * evaluation.top1)
     own = run.evaluate()
     assert own.top1 == pytest.approx(run.best.top1, abs=0.01)
+
+
+def test_data_of_every_kind_is_predicted_and_evaluated(
+    run: phalanx.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_digits(tmp_path / "d", 40)
+    pack_folder(files, tmp_path / "p", "rec", settings={"channels": 1})
+    wanted = run.predict(files, top_k=1)
+    zeros = np.zeros((8, 8), dtype=np.uint8)
+    first, *packed, last = run.predict([zeros, str(tmp_path / "p"), zeros])
+    assert [one.label for one in packed] == [one.label for one in wanted]
+    assert [one.true_label for one in packed] == [Path(one.image).parent.name for one in wanted]
+    assert (first.image, last.image, first.true_label, wanted[0].true_label) == ("image 0", "image 41", None, None)
+    assert len(run.predict("digits", split="val")) == 355
+    write_own_dataset(tmp_path, files)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = importlib.import_module("mine").Digits
+    assert [one.label for one in run.predict(own)] == [one.label for one in wanted]
+    assert run.evaluate(own, settings={"data.options": {"first": 30}}).samples == 10
 
 
 def test_a_recipe_shows_its_claim_and_can_be_trained(tmp_path: Path) -> None:

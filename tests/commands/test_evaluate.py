@@ -9,11 +9,18 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from phalanx.commands.evaluate import evaluate_checkpoint, print_confusions
+from phalanx.commands.evaluate import evaluate_checkpoint, measure, print_confusions
+from phalanx.commands.loading import load_trained
+from phalanx.commands.other_data import other_data
+from phalanx.config.resolve import parse_override
+from phalanx.data.augment.framing import Whole
+from phalanx.data.sources.open import open_split
 from phalanx.errors import UserError
 from phalanx.observe.confusion import Answers
 from phalanx.runs import checkpoint
-from tests.commands.digit_files import write_digits
+from tests.commands.digit_files import write_digits, write_own_dataset
+from tests.data.pack.packs import pack_folder
+from tests.data.shard_files import write_tfrecord
 
 
 def evaluated(place: Path, out: Path | None, data: str | None = None, batch_size: int | None = None) -> str:
@@ -58,6 +65,41 @@ def test_files_are_seen_as_the_training_data_was_and_bad_ones_are_told(digits_ru
     assert (found["top1"], found["samples"]) == (best["top1"], 355)
     assert found["bad_images"][0]["image"].endswith("broken.png")
     assert "left out, not readable" in said
+
+
+def test_every_format_is_seen_the_same(digits_run: Path, tmp_path: Path) -> None:
+    files = write_digits(tmp_path / "files", 60)
+    (tmp_path / "list.txt").write_text("".join(f"{path} {path.parent.name}\n" for path in sorted(files.glob("*/*"))))
+    trained = load_trained(digits_run, {"device": "cpu"})
+    words = [str(files), f"folder:{files}", str(tmp_path / "list.txt"), write_own_dataset(tmp_path, files)]
+    for form in ("wds", "rec", "raw", "tfrecord", "folder"):
+        pack_folder(files, tmp_path / form, form, shards=2, settings={"channels": 1})
+        words.append(str(tmp_path / form))
+    words += [f"{tmp_path}/wds/*.tar", f"{tmp_path}/rec/train-{{00000..00001}}.rec", f"tfrecord:{tmp_path}/tfrecord"]
+    seen = []
+    for word in [*words, "synthetic"]:
+        source = open_split(word, other_data(trained, word), trained.spec.classes, threads=0)
+        assert source.classes == trained.spec.classes
+        seen.append(source.read(np.arange(len(source)), Whole(16), 0, replace_bad=False))
+    for read in seen[1:-1]:
+        np.testing.assert_array_equal(read.images, seen[0].images)
+        np.testing.assert_array_equal(read.labels, seen[0].labels)
+    assert len(seen[-1].images) == 512
+    own = measure(Console(quiet=True), digits_run, words[3], None, "cpu", None, tmp_path / "out")
+    assert own.result.totals.samples == 60
+
+
+def test_settings_tell_how_to_read_other_data(digits_run: Path, tmp_path: Path) -> None:
+    samples = [(path.read_bytes(), int(path.parent.name)) for path in write_digits(tmp_path / "d", 30).glob("*/*")]
+    path = write_tfrecord(tmp_path / "a.tfrecord", samples, image="picture", label="digit")
+    with pytest.raises(UserError, match="picture"):
+        evaluated(digits_run, tmp_path / "out", str(path))
+    settings = [parse_override(word) for word in ("data.image_field=picture", "data.label_field=digit")]
+    evaluate_checkpoint(Console(quiet=True), digits_run, str(path), None, "cpu", None, tmp_path / "out", settings)
+    assert report(tmp_path / "out")["samples"] == 30
+    for data, words in ((str(path), "optim.lr=1"), (None, "data.image_field=picture")):
+        with pytest.raises(UserError, match=f"{words} has no effect|optim.lr has no effect"):
+            measure(Console(quiet=True), digits_run, data, None, "cpu", None, tmp_path, [parse_override(words)])
 
 
 def test_another_batch_size_changes_nothing(digits_run: Path, tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ import torch
 from rich.console import Console
 
 from phalanx.commands.loading import load_trained
-from phalanx.commands.predict import find_images, predict_images
+from phalanx.commands.predict import predict_images
+from phalanx.commands.predict_inputs import find_inputs
 from phalanx.data.augment.framing import Whole
 from phalanx.data.sources.embedded import open_digits
 from phalanx.errors import UserError
-from tests.commands.digit_files import write_digits
+from tests.commands.digit_files import write_digits, write_own_dataset
+from tests.data.pack.packs import pack_folder
+from tests.data.shard_files import pictures, write_wds
 
 
 def predicted(run: Path, *images: str, style: str = "tsv", top_k: int = 3, terminal: bool = False) -> tuple[int, str]:
@@ -79,11 +82,29 @@ def test_files_folders_and_globs_are_found_once_and_in_order(tmp_path: Path, mon
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert find_images(["b.png", "."]) == [b"b.png", b"[1].png", b"a.jpg", b"deep/er/c.webp"]
-    assert find_images(["*.png"]) == [b"[1].png", b"b.png"]
-    assert find_images(["[1].png"]) == [b"[1].png"]
-    assert find_images(["**/*.webp"]) == [b"deep/er/c.webp"]
-    assert find_images(["notes.txt"]) == [b"notes.txt"]
+    assert find_inputs(["b.png", "."]) == [[b"b.png", b"[1].png", b"a.jpg", b"deep/er/c.webp"]]
+    assert find_inputs(["*.png"]) == [[b"[1].png", b"b.png"]]
+    assert find_inputs(["[1].png"]) == [[b"[1].png"]]
+    assert find_inputs(["**/*.webp"]) == [[b"deep/er/c.webp"]]
+    (tmp_path / "photo").touch()
+    assert find_inputs(["photo", "a.jpg"]) == [[b"photo", b"a.jpg"]]
+
+
+def test_data_is_found_as_training_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    samples = pictures(4)
+    for name in ("a.tar", "b.tar"):
+        write_wds(tmp_path / name, samples)
+    (tmp_path / "shards").mkdir()
+    write_wds(tmp_path / "shards" / "train-0.tar", samples)
+    (tmp_path / "a.jpg").touch()
+    (tmp_path / "list.txt").write_text("a.jpg 0\n")
+    (tmp_path / "mine.py").write_text("class Faces: ...")
+    for word in ("a.tar", "*.tar", "shards", "wds:a.tar", "digits", "synthetic", "mine.py:Faces"):
+        assert find_inputs([word]) == [word]
+    assert find_inputs(["list.txt", "a.jpg", "a.*", "digits"]) == ["list.txt", [b"a.jpg"], "a.tar", "digits"]
+    with pytest.raises(UserError, match=r"no data at 'gone\.tar'"):
+        find_inputs(["wds:gone.tar"])
 
 
 @pytest.mark.parametrize("word", ["nowhere.png", "*.png", "empty"])
@@ -91,4 +112,53 @@ def test_nothing_found_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="no image at"):
-        find_images([word])
+        find_inputs([word])
+
+
+FORMS = ["wds", "rec", "raw", "tfrecord", "folder"]
+
+
+def test_every_format_is_answered_as_the_files_are(digits_run: Path, tmp_path: Path) -> None:
+    files = write_digits(tmp_path / "files", 20)
+    for form in FORMS:
+        pack_folder(files, tmp_path / form, form, shards=2, settings={"channels": 1})
+    (tmp_path / "list.txt").write_text("".join(f"{path} {path.parent.name}\n" for path in sorted(files.glob("*/*"))))
+    mine = write_own_dataset(tmp_path, files)
+    code, said = predicted(digits_run, str(files), style="json")
+    assert code == 0
+    wanted = [json.loads(line) for line in said.splitlines()]
+    labels = [Path(answer["image"]).parent.name for answer in wanted]
+    words = [str(tmp_path / name) for name in [*FORMS, "list.txt", "wds/*.tar", "wds/train-{00000..00001}.tar"]]
+    words += [mine, f"rec:{tmp_path}/rec/*.rec"]
+    code, said = predicted(digits_run, *words, style="json")
+    assert code == 0
+    found = [json.loads(line) for line in said.splitlines()]
+    assert len(found) == 20 * len(words)
+    for place, answer in enumerate(found):
+        assert answer["predictions"] == wanted[place % 20]["predictions"]
+        # A folder with images is all of its images, whatever folders they are in.
+        assert answer.get("true_label") == (None if "/folder/" in answer["image"] else labels[place % 20])
+    assert found[0]["image"] == f"{tmp_path}/wds/train-00000.tar: 00000000.png"
+
+
+def test_labels_and_splits_of_data(digits_run: Path) -> None:
+    code, said = predicted(digits_run, "digits", "data.channels=1", top_k=2)
+    assert code == 0
+    assert len(said.splitlines()) == 1 + 2 * 1797
+    out = io.StringIO()
+    predict_images(Console(file=out), digits_run, ["digits"], 1, "tsv", "cpu", split="val", labels=True)
+    head, *rows = [line.split("\t") for line in out.getvalue().splitlines()]
+    assert head == ["image", "rank", "class", "probability", "true_label"]
+    assert [row[4] for row in rows] == [str(label) for label in open_digits("val", channels=1).labels]
+    assert np.mean([row[2] == row[4] for row in rows]) > 0.5
+
+
+def test_labels_that_the_model_does_not_know_are_no_matter(digits_run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    (image,) = write_digits(tmp_path / "d", 1).glob("*/*")
+    path.write_text(f"{image} fish\n{image} bird\n")
+    code, said = predicted(digits_run, str(path), style="json", top_k=1)
+    assert code == 0
+    assert [json.loads(line)["true_label"] for line in said.splitlines()] == ["fish", "bird"]
+    with pytest.raises(UserError, match=r"has no val split"):
+        predict_images(Console(quiet=True), digits_run, [str(path)], 1, "tsv", "cpu", split="val")

@@ -370,8 +370,9 @@ def test_photographs_in_class_folders(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "quarantine.tsv").read_text().splitlines()) == 2
     with pytest.raises(UserError, match="is not a readable image"):
         train(tmp_path / "stop", *settings, "data.bad_images=stop")
-    with pytest.raises(UserError, match="bad_images_cap"):
+    with pytest.raises(UserError, match="bad_images_cap") as caught:
         train(tmp_path / "cap", *settings, "data.bad_images_cap=0.01")
+    assert f"`phalanx data verify {data} --out bad.txt`" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

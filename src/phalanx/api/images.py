@@ -1,5 +1,6 @@
-"""Images that a user hands to `predict`: files, PIL images, arrays and tensors, all decoded in the same way."""
+"""Images that a user hands to `predict`: files, data, PIL images, arrays and tensors, all decoded in the same way."""
 
+import inspect
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from phalanx.api.arguments import reference
 from phalanx.commands.loading import Trained
-from phalanx.commands.predict import find_images
+from phalanx.commands.predict_inputs import NO_LABEL, Split, find_inputs, open_for_prediction
 from phalanx.data.sources.encoded import EncodedSource, decode_pool
 from phalanx.data.sources.folders import suggested
+from phalanx.data.sources.labelled import Labelled
 from phalanx.errors import UserError
 
 _AS_PNG = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")  # modes that PNG keeps as they are
@@ -26,6 +29,7 @@ class GivenImages(EncodedSource):
     """A Source of image files and of compressed images in memory."""
 
     items: list[Path | bytes]
+    first: int  # the number of the first one among all that were handed over
 
     def encoded(self, index: int) -> bytes:
         item = self.items[index]
@@ -33,19 +37,35 @@ class GivenImages(EncodedSource):
 
     def name(self, index: int) -> str:
         item = self.items[index]
-        return f"image {index}" if isinstance(item, bytes) else str(item)
+        return f"image {self.first + index}" if isinstance(item, bytes) else str(item)
 
 
-def given_images(images: Any, trained: Trained) -> GivenImages:
-    """One image or a list of them, as a source for the model."""
-    items = list(_items(images))
+def given_sources(images: Any, trained: Trained, split: Split = "all") -> Iterator[Labelled]:
+    """One image or a list of them, and data, as sources for the model, in the given order."""
+    waiting, count = list[Path | bytes](), 0
+    for item in _items(images):
+        if not isinstance(item, str):
+            waiting.append(item)
+            continue
+        if waiting:
+            yield _given_images(waiting, trained, count)
+            count, waiting = count + len(waiting), []
+        for source in open_for_prediction(item, trained, split):
+            yield source
+            count += len(source)
+    if waiting:
+        yield _given_images(waiting, trained, count)
+
+
+def _given_images(items: list[Path | bytes], trained: Trained, first: int) -> GivenImages:
     spec = trained.spec
     suggestion = suggested("the images", spec.channels)
     return GivenImages(
         description=f"{len(items):,} images",
         items=items,
+        first=first,
         classes=spec.classes,
-        labels=np.zeros(len(items), dtype=np.int64),  # not used
+        labels=np.full(len(items), NO_LABEL, dtype=np.int64),
         channels=spec.channels,
         image_size=suggestion.image_size,
         mean=suggestion.mean,
@@ -54,9 +74,13 @@ def given_images(images: Any, trained: Trained) -> GivenImages:
     )
 
 
-def _items(images: Any) -> Iterator[Path | bytes]:
+def _items(images: Any) -> Iterator[Path | bytes | str]:
+    """Image files, compressed images, and data by name."""
     if isinstance(images, str | PathLike):
-        yield from (Path(os.fsdecode(name)) for name in find_images([os.fspath(images)]))
+        for one in find_inputs([os.fspath(images)]):
+            yield from [one] if isinstance(one, str) else [Path(os.fsdecode(name)) for name in one]
+    elif inspect.isclass(images) or inspect.isfunction(images):
+        yield reference(images)
     elif isinstance(images, Image.Image):
         yield _png(images)
     elif isinstance(images, np.ndarray | Tensor) and images.ndim == 4:
@@ -70,8 +94,8 @@ def _items(images: Any) -> Iterator[Path | bytes]:
         raise UserError(
             f"{type(images).__name__} is no image",
             why=f"it is {images!r:.80}",
-            remedy="give a path, a PIL image, a numpy array (height, width, channels) or a tensor (channels, height, "
-            "width), or a list of these",
+            remedy="give a path, data, a PIL image, a numpy array (height, width, channels) or a tensor (channels, "
+            "height, width), or a list of these",
         )
 
 

@@ -1,11 +1,11 @@
 """`phalanx.Run`: a run folder, its numbers, and the model that it trained."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from phalanx.api.arguments import refuse_unknown
+from phalanx.api.arguments import reference, refuse_unknown, settings_layers
 from phalanx.api.flags import PathText, TrainFlags
 from phalanx.api.history import History, read_history
 from phalanx.api.numbers import Evaluation, Score
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from phalanx.commands.loading import Trained
     from phalanx.commands.predict import Prediction
+    from phalanx.commands.predict_inputs import Split
 
     ImageLike = str | PathLike[str] | Image | np.ndarray[Any, Any] | Tensor
 
@@ -127,12 +128,18 @@ class Run:
             return load_trained(self.path, plain).model.requires_grad_(True)
 
     def predict(
-        self, images: "ImageLike | Sequence[ImageLike]", *, top_k: int = 5, device: str = "auto"
+        self,
+        images: "ImageLike | Callable[..., object] | Sequence[ImageLike]",
+        *,
+        top_k: int = 5,
+        device: str = "auto",
+        split: "Split" = "all",
     ) -> "list[Prediction]":
         """What the best model sees on images, in order.
 
         An image is a path (a file, a folder, a glob), a PIL image, a numpy array (height, width[, channels]) or a
-        tensor ([channels,] height, width) of uint8 or of floats in 0..1. Each is prepared as in validation.
+        tensor ([channels,] height, width) of uint8 or of floats in 0..1. Each is prepared as in validation. Data that
+        `phalanx.train` takes is taken here too, all of it or one `split` ("train", "val").
 
         >>> import numpy
         >>> run = phalanx.load("runs/digits")
@@ -142,20 +149,21 @@ class Run:
         """
         if top_k < 1:
             raise UserError(f"top_k cannot be {top_k}", why="it counts classes", remedy="top_k=1 or more")
-        from phalanx.api.images import given_images
+        from phalanx.api.images import given_sources
         from phalanx.api.torch_state import restored
         from phalanx.commands.predict import predict
 
         with restored():
             trained = self._trained(device)
-            source = given_images(images, trained)
             trained.settings.apply()
-            return [one for batch in predict(trained, source, top_k) for one in batch] if len(source) else []
+            sources = given_sources(images, trained, split)
+            return [one for source in sources for batch in predict(trained, source, top_k) for one in batch]
 
     def evaluate(
         self,
-        data: PathText | None = None,
+        data: "PathText | Callable[..., object] | None" = None,
         *,
+        settings: Mapping[str, Any] | None = None,
         batch_size: int | None = None,
         device: str = "auto",
         precision: str | None = None,
@@ -163,6 +171,8 @@ class Run:
         progress: bool | None = None,
     ) -> Evaluation:
         """Measure the best model on other data, or on its own validation data, as `phalanx eval` does.
+
+        `data` is all that `phalanx.train` takes; `settings` tell how to read it: {"data.label_field": "fine"}.
 
         >>> phalanx.load("runs/digits").evaluate().top1 > 0.1
         True
@@ -173,8 +183,9 @@ class Run:
 
         with restored():
             where = None if out is None else Path(out)
-            source = None if data is None else str(data)
-            measured = measure(make_console(progress), self.path, source, batch_size, device, precision, where)
+            source = None if data is None else reference(data) if callable(data) else str(data)
+            console, layers = make_console(progress), settings_layers(settings)
+            measured = measure(console, self.path, source, batch_size, device, precision, where, layers)
         result, totals = measured.result, measured.result.totals
         return Evaluation(
             top1=totals.top1,

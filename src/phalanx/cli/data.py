@@ -10,7 +10,7 @@ from rich.console import Console
 
 from phalanx.errors import UserError, nearest
 
-FORMS = ("wds", "rec", "raw")
+FORMS = ("wds", "rec", "raw", "tfrecord", "parquet", "folder")
 SPLITS = ("all", "train", "val")
 
 app = typer.Typer(name="data", help="Inspect, check, pack and fetch data.", no_args_is_help=True)
@@ -19,7 +19,8 @@ Data = Annotated[str, typer.Argument(metavar="PATH", help="digits, synthetic, PA
 Settings = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="settings of the data, such as data.val=PATH")
 ]
-Form = Annotated[str, typer.Option("--format", help="wds (tars), rec (RecordIO), raw (memory-mapped pixels)")]
+FORMS_HELP = "wds (tars), rec (RecordIO), raw (memory-mapped pixels), tfrecord, parquet (Hugging Face), folder"
+Form = Annotated[str, typer.Option("--format", help=FORMS_HELP)]
 Resize = Annotated[int | None, typer.Option(min=1, help="make the shorter side this many pixels where it is longer")]
 Quality = Annotated[int | None, typer.Option(min=1, max=100, help="JPEG quality of what is encoded again")]
 Shards = Annotated[int | None, typer.Option(min=1, help="number of shards; default: by size")]
@@ -67,7 +68,7 @@ def pack(
     shards: Shards = None,
     split: Annotated[str, typer.Option(help="train, val, or all that there is")] = "all",
 ) -> None:
-    """Pack data into WebDataset tars, RecordIO or memory-mapped pixels; continues after an interruption."""
+    """Pack data into tars, RecordIO, TFRecord, Parquet, class folders or pixels; continues after an interruption."""
     _one_of("--split", split, SPLITS)
     _refuse_form(form, quality)
     from phalanx.commands.data_pack import pack_data

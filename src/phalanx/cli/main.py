@@ -243,31 +243,46 @@ def evaluate(
     device: Annotated[str, typer.Option()] = "auto",
     precision: Annotated[str | None, typer.Option(help="default: as in training")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the figure")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="how to read --data, such as data.label_field=X"),
+    ] = None,
 ) -> None:
     """Measure a trained model: top-1, top-k, each class, and a confusion matrix."""
     found = _find(checkpoint)
     from phalanx.commands.evaluate import evaluate_checkpoint
+    from phalanx.config.resolve import parse_override
 
-    evaluate_checkpoint(Console(), found, data, batch_size, device, precision, out)
+    layers = [parse_override(setting) for setting in settings or ()]
+    evaluate_checkpoint(Console(), found, data, batch_size, device, precision, out, layers)
 
 
 @app.command()
 def predict(
     checkpoint: Checkpointed,
-    images: Annotated[list[str], typer.Argument(help="files, folders or globs")],
+    images: Annotated[
+        list[str], typer.Argument(help="files, folders, globs, or data as --data of train; data.KEY=VALUE")
+    ],
     top_k: Annotated[int, typer.Option(min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     as_tsv: Annotated[bool, typer.Option("--tsv", help="tab-separated lines")] = False,
     device: Annotated[str, typer.Option()] = "auto",
+    split: Annotated[str, typer.Option(help="of data with several: train, val or all")] = "all",
+    labels: Annotated[bool, typer.Option("--labels", help="also the true labels, of data that has them")] = False,
 ) -> None:
     """Classify images."""
     if as_json and as_tsv:
         raise UserError("--json cannot be used with --tsv", why="output has one format", remedy="leave one out")
     found = _find(checkpoint)
     from phalanx.commands.predict import predict_images
+    from phalanx.commands.predict_inputs import SPLITS
 
     style = "json" if as_json else "tsv" if as_tsv else "table"
-    raise typer.Exit(predict_images(Console(), found, images, top_k, style, device))
+    chosen = next((known for known in SPLITS if known == split), None)
+    if chosen is None:
+        raise UserError(f"--split cannot be {split!r}", why="unknown", remedy=f"one of {', '.join(SPLITS)}")
+    code = predict_images(Console(), found, images, top_k, style, device, split=chosen, labels=labels)
+    raise typer.Exit(code)
 
 
 @app.command()

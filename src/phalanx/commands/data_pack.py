@@ -1,4 +1,4 @@
-"""`phalanx data pack`: any data into WebDataset tars, RecordIO, or memory-mapped pixels."""
+"""`phalanx data pack`: any data into tars, RecordIO, TFRecord, Parquet, class folders or memory-mapped pixels."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.data.pack.job import Order, pack
-from phalanx.data.sources.formats import FORMATS, recognise
+from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, Options, load_manifest
 from phalanx.data.sources.open import open_parts
@@ -24,7 +24,7 @@ def pack_data(console: Console, source: str, folder: Path, options: Options, set
     parts, notes = open_parts(config, threads=0)
     print_notes(console, notes)
     name, path = recognise(source)
-    places = (path,) if FORMATS[name].has_path else ()
+    places = (path,) if name != USER_CODE and FORMATS[name].has_path else ()
     for place in places:
         _refuse_inside(place, folder)
     decided = {name: getattr(config, name) for name in ("channels", "interpolation", "exif_orientation")}
@@ -48,9 +48,8 @@ def pack_order(console: Console, order: Order, folder: Path) -> None:
 def _rows(folder: Path, manifest: Manifest) -> dict[str, str]:
     rows = {"folder": str(folder), "format": manifest.options.form}
     for part, shards in manifest.splits.items():
-        size = sum(file.bytes for shard in shards for file in shard.files)
         count = f"{len(shards):,} shard{'s' * (len(shards) != 1)}"
-        rows[part] = f"{manifest.num_samples(part):,} samples in {count}, {in_bytes(size)}"
+        rows[part] = f"{manifest.num_samples(part):,} samples in {count}, {in_bytes(manifest.num_bytes(part))}"
     return {**rows, "classes": f"{len(manifest.classes):,}", "use": f"phalanx train --data {folder}"}
 
 

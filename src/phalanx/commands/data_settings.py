@@ -15,8 +15,14 @@ from phalanx.errors import UserError
 
 def data_config(source: str, settings: Sequence[str]) -> DataConfig:
     """The data settings for a source, with KEY=VALUE overrides. Other settings than those of data are refused."""
-    layers = [Layer(source, nest("data.source", source)), *map(parse_override, settings)]
-    for layer in layers[1:]:
+    overrides = [parse_override(setting) for setting in settings]
+    refuse_other_settings(overrides)
+    return resolve([Layer(source, nest("data.source", source)), *overrides]).config.data
+
+
+def refuse_other_settings(layers: Iterable[Layer]) -> None:
+    """Refuse settings that do not begin with data."""
+    for layer in layers:
         strange = [key for key in flatten(layer.values) if not key.startswith("data.")]
         if strange:
             raise UserError(
@@ -24,7 +30,6 @@ def data_config(source: str, settings: Sequence[str]) -> DataConfig:
                 why="this command only reads data; its settings begin with data.",
                 remedy="leave it out, or use a setting such as data.val=PATH",
             )
-    return resolve(layers).config.data
 
 
 def print_notes(console: Console, notes: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from phalanx.commands.data_settings import data_config, portable, print_notes, write_out
 from phalanx.config.schema import DataConfig
 from phalanx.data.augment.framing import Whole
-from phalanx.data.pack.checksums import damage
+from phalanx.data.pack.checksums import damaged_files
 from phalanx.data.sources.formats import recognise
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.manifest import load_manifest
@@ -66,11 +66,10 @@ def _damaged_files(console: Console, folder: Path) -> list[tuple[str, str]]:
     manifest = load_manifest(folder)
     if manifest is None or not manifest.finished:
         return []
-    files = manifest.files()
-    with megabytes(console, "checksums", sum(file.bytes for file in files)) as advance:
-        found = [(str(folder / file.name), damage(folder / file.name, file, advance)) for file in files]
+    with megabytes(console, "checksums", sum(map(manifest.num_bytes, manifest.splits))) as advance:
+        found = list(damaged_files(folder, manifest, advance))
     mend = f"remove it and run `{manifest.command}` again to restore it"
-    return [(name, f"{reason}; {mend}") for name, reason in found if reason]
+    return [(str(path), f"{reason}; {mend}") for path, reason in found]
 
 
 def _opened(config: DataConfig, findings: Findings) -> tuple[list[Labelled], list[str]]:

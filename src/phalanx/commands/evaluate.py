@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from rich.text import Text
 from torch import Tensor
 
 from phalanx.commands.loading import Trained, load_trained
+from phalanx.commands.other_data import other_data
+from phalanx.config.resolve import Layer
+from phalanx.config.schema import DataConfig
 from phalanx.custom import user_code
 from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch, Source
@@ -72,9 +76,10 @@ def evaluate_checkpoint(
     device: str,
     precision: str | None,
     out: Path | None,
+    settings: Sequence[Layer] = (),
 ) -> None:
     """Measure on the run's own validation data or on `data`, write the files, and print the result."""
-    measured = measure(console, place, data, batch_size, device, precision, out)
+    measured = measure(console, place, data, batch_size, device, precision, out, settings)
     _print(console, measured.folder, measured.trained, measured.result, measured.classes)
     if data is None:
         _compare(console, measured.trained, measured.result)
@@ -89,15 +94,19 @@ def measure(
     device: str,
     precision: str | None,
     out: Path | None,
+    settings: Sequence[Layer] = (),
 ) -> Measured:
     """Measure on the run's own validation data or on `data`, and write eval.json, per_class.tsv and a PNG.
 
-    The console shows notes and progress.
+    The console shows notes and progress. `settings` tell how to read `data`.
     """
+    _refuse_settings_alone(data, settings)
     trained = load_trained(place, {"device": device} | ({"precision": precision} if precision else {}))
-    source = _validation(trained, console) if data is None else _other(trained, data, console)
+    config = trained.config.data if data is None else other_data(trained, data, settings)
+    source = _validation(trained, console) if data is None else _other(trained, data, config, console)
     folder = _made(out or trained.home / ("eval" if data is None else f"eval-{_short_name(data)}"))
-    result = _measure(trained, source, batch_size or trained.batch_size, console)
+    bad = BadImages.of(config, source)
+    result = _measure(trained, source, bad, batch_size or trained.batch_size, console)
     classes = result.answers.by_class()
     _write(folder, trained, result, classes)
     return Measured(trained, result, classes, folder)
@@ -121,8 +130,16 @@ def _validation(trained: Trained, console: Console) -> Source:
     return val
 
 
-def _other(trained: Trained, data: str, console: Console) -> Source:
-    config = trained.config.data.model_copy(update={"channels": trained.spec.channels})
+def _refuse_settings_alone(data: str | None, settings: Sequence[Layer]) -> None:
+    if data is None and settings:
+        raise UserError(
+            f"{settings[0].origin} has no effect here",
+            why="the run's own data is read with the run's settings",
+            remedy="leave it out, or name other data with --data",
+        )
+
+
+def _other(trained: Trained, data: str, config: DataConfig, console: Console) -> Source:
     source = open_split(data, config, trained.spec.classes, threads=trained.threads)
     _note(console, source.notes)
     return source
@@ -133,7 +150,7 @@ def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
         console.print(Text(f"note: {note}"), soft_wrap=True)
 
 
-def _measure(trained: Trained, source: Source, batch_size: int, console: Console) -> EvalResult:
+def _measure(trained: Trained, source: Source, bad_images: BadImages, batch_size: int, console: Console) -> EvalResult:
     config, spec = trained.config, trained.spec
     k = config.eval.k(len(spec.classes))
     inputs = Inputs(trained.settings, config.augment, spec.mean, spec.std, config.train.seed)
@@ -150,7 +167,7 @@ def _measure(trained: Trained, source: Source, batch_size: int, console: Console
         still_framing(config.data, spec.image_size, spec.margin),
         batch_size,
         prefetch=config.data.prefetch,
-        bad=BadImages(source, config.data.bad_images, config.data.bad_images_cap),
+        bad=bad_images,
         pin=trained.settings.device.type == "cuda",
     )
     labels, answers, bad = [np.empty(0, np.int64)], [np.empty(0, np.int64)], []

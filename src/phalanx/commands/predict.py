@@ -1,24 +1,24 @@
 """`phalanx predict`: the most probable classes of images."""
 
-import glob
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.commands.data_settings import print_notes
 from phalanx.commands.loading import Trained, load_trained
+from phalanx.commands.predict_inputs import Split, find_inputs, open_inputs, true_label
+from phalanx.config.resolve import parse_override
+from phalanx.custom import user_code
 from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
-from phalanx.data.sources.encoded import EncodedSource, decode_pool
-from phalanx.data.sources.folders import FileSource, Names, file_source, images_below
+from phalanx.data.sources.labelled import Labelled
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_line, print_table, tab_separated
@@ -38,6 +38,7 @@ class Prediction:
     image: str
     classes: list[tuple[str, float]]
     error: str | None = None
+    true_label: str | None = None  # of a sample of data that has labels
 
     @property
     def label(self) -> str:
@@ -58,18 +59,36 @@ class Prediction:
         return self.classes[0]
 
 
-def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
-    """Print the classes of each image. Returns the exit code: 0 if every image was readable."""
-    names = find_images(images)
+@user_code()
+def predict_images(
+    console: Console,
+    place: Path,
+    words: Sequence[str],
+    top_k: int,
+    style: str,
+    device: str,
+    *,
+    split: Split = "all",
+    labels: bool = False,
+) -> int:
+    """Print the classes of each image. Returns the exit code: 0 if every image was readable.
+
+    Words are images and data; those that begin with `data.` are settings. With `labels`, true ones are printed too.
+    """
+    settings = [word for word in words if word.startswith("data.") and "=" in word and not Path(word).exists()]
+    inputs = find_inputs([word for word in words if word not in settings])
     trained = load_for_prediction(place, device)
-    failed = 0
-    for number, predictions in enumerate(predict(trained, file_images(names, trained), top_k)):
-        _print(console, predictions, style, first=number == 0)
-        failed += sum(prediction.error is not None for prediction in predictions)
+    failed = total = 0
+    aside = Console(stderr=True)
+    for source in open_inputs(inputs, trained, split, [parse_override(word) for word in settings]):
+        print_notes(aside, source.notes)
+        for predictions in predict(trained, source, top_k):
+            _print(console, predictions, style, first=not total, labels=labels)
+            failed += sum(prediction.error is not None for prediction in predictions)
+            total += len(predictions)
     if not failed:
         return 0
-    said = Text(f"{failed} of {len(names)} images could not be read")
-    Console(stderr=True).print(said)
+    aside.print(Text(f"{failed} of {total} images could not be read"))
     return EXIT_USER
 
 
@@ -78,47 +97,7 @@ def load_for_prediction(place: Path, device: str) -> Trained:
     return load_trained(place, {"device": device, "compile": False})
 
 
-def find_images(words: Sequence[str]) -> list[bytes]:
-    """Image files from names, folders (with subfolders) and globs. Each once, in order."""
-    found: dict[bytes, None] = {}
-    for word in words:
-        # Path.glob refuses patterns that begin at the root
-        matches = [word] if Path(word).exists() else sorted(glob.glob(word, recursive=True))  # noqa: PTH207
-        files = [file for match in matches for file in _files(Path(match))]
-        if not files:
-            raise UserError(
-                f"there is no image at {word!r}",
-                why="the folder has no image files"
-                if matches
-                else f"no file, folder or pattern matches in {Path.cwd()}",
-                remedy="give image files, folders or globs such as 'photos/*.jpg'",
-            )
-        found.update(dict.fromkeys(files))
-    return list(found)
-
-
-def _files(path: Path) -> list[bytes]:
-    """The file itself; or all images of a folder and its subfolders."""
-    if not path.is_dir():
-        return [os.fsencode(path)]
-    return [os.fsencode(path / os.fsdecode(name)) for name in images_below(path).images]
-
-
-def file_images(names: list[bytes], trained: Trained) -> FileSource:
-    """Image files as a source. Their labels are not used."""
-    spec = trained.spec
-    return file_source(
-        "the images",
-        Path(),
-        Names(names),
-        np.zeros(len(names), dtype=np.int64),
-        spec.classes,
-        channels=spec.channels,
-        pool=decode_pool(trained.threads),
-    )
-
-
-def predict(trained: Trained, source: EncodedSource, top_k: int) -> Iterator[list[Prediction]]:
+def predict(trained: Trained, source: Labelled, top_k: int) -> Iterator[list[Prediction]]:
     """Batch by batch, while threads decode the next ones: images prepared as in validation."""
     spec = trained.spec
     batches = evaluation_batches(
@@ -131,7 +110,10 @@ def predict(trained: Trained, source: EncodedSource, top_k: int) -> Iterator[lis
         for batch in batches:
             answers, reasons = _answers(trained, batch, top_k), dict(batch.bad)
             numbered = ((index, source.name(index)) for index in range(batch.start, batch.start + batch.total))
-            yield [Prediction(name, answers.get(index, []), reasons.get(name)) for index, name in numbered]
+            yield [
+                Prediction(name, answers.get(index, []), reasons.get(name), true_label(source, index))
+                for index, name in numbered
+            ]
 
 
 def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple[str, float]]]:
@@ -149,39 +131,43 @@ def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple
     return answers
 
 
-def _print(console: Console, predictions: list[Prediction], style: str, *, first: bool) -> None:
+def _print(console: Console, predictions: list[Prediction], style: str, *, first: bool, labels: bool) -> None:
+    true = ("true_label",) * labels
     if style == "json":
         for prediction in predictions:
             print_line(console, json.dumps(_as_json(prediction)))
     elif style == "table" and console.is_terminal:
-        rows = [row for prediction in predictions for row in _rows(prediction)]
-        print_table(console, ("image", "class", "probability"), rows, numbers=("probability",))
+        rows = [row for prediction in predictions for row in _rows(prediction, labels)]
+        print_table(console, ("image", "class", "probability", *true), rows, numbers=("probability",))
     else:
-        lines = [("image", "rank", "class", "probability")] if first else []
-        lines += [line for prediction in predictions for line in _lines(prediction)]
+        lines = [("image", "rank", "class", "probability", *true)] if first else []
+        lines += [line for prediction in predictions for line in _lines(prediction, labels)]
         for line in lines:
             print_line(console, tab_separated(line))
     console.file.flush()
 
 
 def _as_json(prediction: Prediction) -> dict[str, object]:
+    true = {} if prediction.true_label is None else {"true_label": prediction.true_label}
     if prediction.error is not None:
-        return {"image": prediction.image, "error": prediction.error}
+        return {"image": prediction.image, "error": prediction.error, **true}
     shown = [{"class": name, "probability": value} for name, value in prediction.classes]
-    return {"image": prediction.image, "predictions": shown}
+    return {"image": prediction.image, "predictions": shown, **true}
 
 
-def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
+def _rows(prediction: Prediction, labels: bool) -> list[tuple[str, ...]]:
     """Rows for people: the image is named once."""
+    true = (prediction.true_label or "",) * labels
     if prediction.error is not None:
-        return [(prediction.image, f"not readable: {prediction.error}", "")]
-    names = [prediction.image, *[""] * len(prediction.classes)]
-    return [(image, name, percent(value)) for image, (name, value) in zip(names, prediction.classes, strict=False)]
+        return [(prediction.image, f"not readable: {prediction.error}", "", *true)]
+    first, *others = ((name, percent(value)) for name, value in prediction.classes)
+    return [(prediction.image, *first, *true), *(("", *other, *("",) * labels) for other in others)]
 
 
-def _lines(prediction: Prediction) -> list[tuple[str, str, str, str]]:
+def _lines(prediction: Prediction, labels: bool) -> list[tuple[str, ...]]:
     """Rows for programs: complete lines. An unreadable image has the rank `error`."""
+    true = (prediction.true_label or "",) * labels
     if prediction.error is not None:
-        return [(prediction.image, "error", prediction.error, "")]
+        return [(prediction.image, "error", prediction.error, "", *true)]
     ranked = enumerate(prediction.classes, 1)
-    return [(prediction.image, str(rank), name, f"{value:.6f}") for rank, (name, value) in ranked]
+    return [(prediction.image, str(rank), name, f"{value:.6f}", *true) for rank, (name, value) in ranked]

@@ -31,7 +31,7 @@ def training_pipeline(
         pixels=pixel_ops(config.augment, seed),
         threads=threads,
         prefetch=config.data.prefetch,
-        bad=BadImages(source, config.data.bad_images, config.data.bad_images_cap),
+        bad=BadImages.of(config.data, source),
         pin=pin,
         remote=remote,
         balanced=config.data.sampling == "balanced",

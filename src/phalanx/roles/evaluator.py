@@ -75,7 +75,7 @@ def make_evaluator(
         spec=ModelSpec.of(config, splits),
         plan=make_plan(config, len(splits.train), samples_per_step(config)),
         observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
-        bad=BadImages(splits.val, config.data.bad_images, config.data.bad_images_cap),
+        bad=BadImages.of(config.data, splits.val, found_in=folder.quarantine),
         stopping=stopping,
         local_trainers=local_trainers,
     )

@@ -140,6 +140,7 @@ def _trainer(
     started: float,
 ) -> Trainer:
     config, validation = agreed.config, agreed.splits.val
+    training.pipeline.bad.found_in = reports.folder.quarantine
     return Trainer(
         config=config,
         spec=agreed.spec,
@@ -151,7 +152,7 @@ def _trainer(
         display=reports.display,
         validation=validation,
         validation_framing=eval_framing(config.data, agreed.spec.image_size, validation),
-        validation_bad=BadImages(validation, config.data.bad_images, config.data.bad_images_cap),
+        validation_bad=BadImages.of(config.data, validation, found_in=reports.folder.quarantine),
         stopping=lambda: bool(stop),
         started=started,
         served=training.service.report if training.service else None,

@@ -1,6 +1,7 @@
 """What tests of packing share: a small dataset of photographs and oddities, and one call that packs it."""
 
 import hashlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from phalanx.data.sources.open import open_parts
 from tests.data.samples import image_bytes, noise, smooth
 
 COMMAND = "phalanx data pack SRC DST"
+FORMS = ["wds", "rec", "raw", "tfrecord", "folder", *(["parquet"] if importlib.util.find_spec("pyarrow") else [])]
 
 
 def write_dataset(root: Path) -> Path:
@@ -63,8 +65,9 @@ def pack_folder(
 
 def shard_sums(folder: Path) -> dict[str, str]:
     """The digest of every file but the manifest, which tells where its pack came from."""
-    files = sorted(file for file in folder.iterdir() if file.name != "pack.json" and file.is_file())
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    shown = [name for name in names if name != "pack.json" and not name.startswith(".")]
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in shown}
 
 
 def decoded(data: bytes) -> Image.Image:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phalanx.data.pack.endings import ending_of
 from phalanx.data.pack.raw import RawShard
 from phalanx.data.pack.rec import MAGIC, RecShard, framed_records
-from phalanx.data.pack.wds import WdsShard, ending_of
+from phalanx.data.pack.wds import WdsShard
 from phalanx.data.sources.raw import ENTRY, open_raw_file, trailer
 from phalanx.data.sources.window import Damaged
 from tests.data.samples import image_bytes, noise, smooth

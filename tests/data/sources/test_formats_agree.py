@@ -13,6 +13,7 @@ from phalanx.data.base import Pixels
 from phalanx.data.sources.arrays import array_source
 from phalanx.data.sources.holdout import holdout_indices
 from phalanx.data.sources.open import Splits, open_data
+from tests.data.pack.packs import FORMS, pack_folder
 from tests.data.samples import noise
 from tests.data.shard_files import (
     Sample,
@@ -127,6 +128,20 @@ WRITERS: list[Callable[[Path, list[Sample]], Path]] = [
 ]
 if importlib.util.find_spec("pyarrow"):
     WRITERS += [write_huggingface, write_parquet]
+
+
+def packed_as(form: str) -> Callable[[Path, list[Sample]], Path]:
+    """Class folders as `phalanx data pack` writes them anew."""
+
+    def write(folder: Path, samples: list[Sample]) -> Path:
+        pack_folder(write_folders(folder.with_name("source"), samples), folder, form, shards=3)
+        return folder
+
+    return write
+
+
+# `raw` is decoded exactly, the others fast.
+WRITERS += [packed_as(form) for form in FORMS if form != "raw"]
 
 
 def opened(folder: Path) -> Splits:

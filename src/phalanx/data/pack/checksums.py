@@ -2,11 +2,12 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from phalanx.atomic import AtomicFile
-from phalanx.data.sources.manifest import FileEntry
+from phalanx.data.sources.manifest import FileEntry, Manifest
+from phalanx.data.sources.packed_folders import listed_images
 
 BLOCK_BYTES = 2**20  # each has its own checksum, so that a report of damage can name the place in the file
 
@@ -52,6 +53,26 @@ class ChecksummedFile:
 
     def abandon(self) -> None:
         self._writing.discard()
+
+
+def damaged_files(folder: Path, manifest: Manifest, advance: Callable[[int], None]) -> Iterator[tuple[Path, str]]:
+    """The damaged files of a packed folder, each with its damage. `advance` is called with the bytes checked."""
+    for shards in manifest.splits.values():
+        for shard in shards:
+            reasons = [(folder / file.name, damage(folder / file.name, file, advance)) for file in shard.files]
+            if shard.image_bytes is not None and not any(reason for _, reason in reasons):
+                images = listed_images(folder, [shard])
+                reasons += [(folder / name, _damage_of_image(folder / name, sha, advance)) for sha, name in images]
+            yield from ((path, reason) for path, reason in reasons if reason)
+
+
+def _damage_of_image(path: Path, sha256: str, advance: Callable[[int], None]) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return f"it cannot be read: {error.strerror or error}"
+    advance(len(data))
+    return "" if hashlib.sha256(data).hexdigest() == sha256 else "it is not what was written"
 
 
 def damage(path: Path, expected: FileEntry, advance: Callable[[int], None]) -> str:

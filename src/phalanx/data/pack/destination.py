@@ -10,10 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from phalanx.atomic import PART
+from phalanx.data.pack.parquet import CARD
+from phalanx.data.pack.parquet import FOLDER as DATA_FOLDER
+from phalanx.data.pack.tfrecord import LABELS
 from phalanx.data.sources.manifest import CLASSES, MANIFEST, Manifest, load_manifest
 from phalanx.errors import UserError
 
-OURS = re.compile(rf"(?:{MANIFEST}|{CLASSES}|(?:train|val)-\d{{5,}}\.(?:tar|rec|idx|lst|raw))(?:{re.escape(PART)})?")
+SHARDS = r"(?:train|val)-\d{5,}(?:-of-\d{5,})?\.(?:tar|rec|idx|lst|raw|tfrecord|sha256)"
+BESIDE = (MANIFEST, CLASSES, LABELS, CARD, DATA_FOLDER, "train", "val")
+OURS = re.compile(rf"(?:{SHARDS}|{'|'.join(map(re.escape, BESIDE))})(?:{re.escape(PART)})?")
 
 
 @contextmanager
@@ -76,8 +81,9 @@ def interrupted(folder: Path, wanted: Manifest) -> Manifest | None:
 
 def sweep(folder: Path) -> None:
     """Remove unfinished files of interrupted jobs."""
-    for entry in folder.glob(f"*{PART}"):
-        entry.unlink()
+    for pattern in (f"*{PART}", f"{DATA_FOLDER}/*{PART}", f"train/*/.*{PART}", f"val/*/.*{PART}"):
+        for entry in folder.glob(pattern):
+            entry.unlink()
 
 
 def unwritable(folder: Path, error: OSError) -> UserError:

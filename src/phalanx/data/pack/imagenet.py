@@ -19,7 +19,8 @@ from phalanx.data.sources.folders import suggested
 from phalanx.data.sources.labelled import Labels, Part
 from phalanx.data.sources.shards.indexing import Shard
 from phalanx.data.sources.shards.shard_source import Files, ShardSource
-from phalanx.data.sources.shards.tar import BLOCK, FILES, ZEROS, Member, member_at, members
+from phalanx.data.sources.shards.tar import ZEROS, Member, member_at, members
+from phalanx.data.sources.shards.tar_headers import BLOCK, FILES
 from phalanx.data.sources.shards.webdataset import TarReader
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError

@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from phalanx.atomic import write_text_atomically
 from phalanx.config.schema import DataConfig
-from phalanx.data.decode.images import BadImage
+from phalanx.data.pack.class_folders import refuse_alike, refuse_as_folders
 from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
 from phalanx.data.pack.fingerprint import fingerprint
 from phalanx.data.pack.images import Treatment, smaller_size
-from phalanx.data.pack.packing import Packing, packing
-from phalanx.data.sources.bad_images import BadImages
+from phalanx.data.pack.packing import Packing, ShardName, beside, packing
+from phalanx.data.pack.parquet import pyarrow_modules
+from phalanx.data.pack.plan import Prepared, planned_shards, prepared_sample, shard_ends
+from phalanx.data.sources.bad_images import BadImages, verify_command
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import CLASSES, LeftOut, Manifest, Options, Shard, save_manifest
+from phalanx.data.sources.packed_folders import listed_images
+from phalanx.data.sources.stamp import Stamp
 from phalanx.errors import UserError
 from phalanx.observe.tables import printable
 
@@ -39,15 +42,6 @@ class Order:
     places: tuple[Path, ...]  # files and folders that it was found in
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A sample ready to be written, or the reason why it is left out."""
-
-    index: int
-    data: Any = None
-    reason: str | None = None
-
-
 def pack(order: Order, folder: Path, *, threads: int, advance: Callable[[int], None]) -> Manifest:
     """Pack into a new or empty folder, or resume the same job. `advance` is called with the number of samples done."""
     refuse_unpackable(order)
@@ -57,10 +51,14 @@ def pack(order: Order, folder: Path, *, threads: int, advance: Callable[[int], N
         with locked(folder), ThreadPoolExecutor(threads, thread_name_prefix="pack") as pool:
             refuse_foreign(folder)
             manifest = interrupted(folder, wanted)
+            prepared = _packing(order, wanted)
             if manifest is None:
                 manifest = wanted
+                manifest.planned = planned_shards(order.splits, order.options, prepared, pool)
                 save_manifest(folder, manifest)
-            _Job(folder, order, _packing(order, manifest), manifest, pool, AHEAD_PER_THREAD * threads, advance).run()
+            if order.options.form == "folder":
+                refuse_alike(folder, manifest.classes)
+            _Job(folder, order, prepared, manifest, pool, AHEAD_PER_THREAD * threads, advance).run()
     except OSError as error:
         raise unwritable(folder, error) from error
     return manifest
@@ -78,11 +76,14 @@ class _Job:
 
     def run(self) -> None:
         for part, source in self.order.splits.items():
-            bad = BadImages(source, self.order.config.bad_images, self.order.config.bad_images_cap)
+            config = self.order.config
+            verify = verify_command(config) if config.source == self.order.source else None
+            bad = BadImages(source, config.bad_images, config.bad_images_cap, verify=verify)
             self._restore(part, bad)
             self._go_on(part, bad)
         if not self.manifest.finished:
-            write_text_atomically(self.folder / CLASSES, "".join(f"{name}\n" for name in self.manifest.classes))
+            for name, text in beside(self.manifest).items():
+                write_text_atomically(self.folder / name, text)
             sweep(self.folder)
             self.manifest.finished = True
             save_manifest(self.folder, self.manifest)
@@ -91,7 +92,7 @@ class _Job:
         """Skip the shards that exist, and make missing ones again."""
         for number, shard in enumerate(self.manifest.splits[part]):
             bad.seen.update(left.index for left in shard.left_out)
-            if all(_has_size(self.folder / file.name, file.bytes) for file in shard.files):
+            if self._is_there(shard):
                 self.advance(shard.end - shard.first)
                 continue
             samples = self._prepared(part, shard.first)
@@ -105,12 +106,22 @@ class _Job:
                     remedy="pack into another folder",
                 )
 
+    def _is_there(self, shard: Shard) -> bool:
+        """Whether the files of a shard exist, and have their lengths."""
+        if not all(_has_size(self.folder / file.name, file.bytes) for file in shard.files):
+            return False
+        if shard.image_bytes is None:
+            return True
+        sizes = (Stamp.of(self.folder / name).size for _, name in listed_images(self.folder, [shard]))
+        return sum(sizes) == shard.image_bytes  # a missing one has the size -1
+
     def _go_on(self, part: Part, bad: BadImages) -> None:
         shards = self.manifest.splits[part]
         start = shards[-1].end if shards else 0
         samples = self._prepared(part, start)
-        enough = self.packing.shard_bytes if self.order.options.shards is None else None
-        for end in shard_ends(self.order, part):
+        by_size = self.order.options.shards is None and not self.packing.says_how_many
+        enough = self.packing.shard_bytes if by_size else None
+        for end in shard_ends(self.order.splits, self.order.options, part, self.manifest.planned.get(part)):
             while start < end:
                 shards.append(self._write(part, len(shards), start, end, enough, samples, bad))
                 save_manifest(self.folder, self.manifest)
@@ -130,7 +141,7 @@ class _Job:
         labels = self.order.splits[part].labels
         before = sum(shard.samples for shard in self.manifest.splits[part][:number])
         shard = Shard(first=first, end=first, samples=0, files=[])
-        writer = self.packing.shard(self.folder / f"{part}-{number:05d}")
+        writer = self.packing.shard(ShardName(self.folder, part, number, self.manifest.planned.get(part)))
         try:
             while shard.end < end and (enough is None or writer.size < enough):
                 sample = next(samples)
@@ -143,6 +154,8 @@ class _Job:
                         shard.left_out.append(left)
                 shard.end += 1
                 self.advance(1)
+            if self.order.options.form == "folder":
+                shard.image_bytes = writer.size
             shard.files = writer.finish()
         except BaseException:
             writer.abandon()
@@ -151,19 +164,10 @@ class _Job:
 
     def _prepared(self, part: Part, start: int) -> Iterator[Prepared]:
         """The samples from `start` on, in order, each prepared in a thread while others before it are written."""
-        source, waiting = self.order.splits[part], deque[Future[Prepared]]()
-
-        def prepare(index: int) -> Prepared:
-            try:
-                return Prepared(index, self.packing.prepare(source, index))
-            except BadImage as error:
-                return Prepared(index, reason=str(error))
-            except OSError as error:
-                return Prepared(index, reason=f"it cannot be read: {error.strerror or error}")
-
+        waiting = deque[Future[Prepared]]()
         try:
-            for index in range(start, len(source)):
-                waiting.append(self.pool.submit(prepare, index))
+            for index in range(start, len(self.order.splits[part])):
+                waiting.append(self.pool.submit(prepared_sample, self.packing, part, index))
                 if len(waiting) > self.ahead:
                     yield waiting.popleft().result()
             while waiting:
@@ -171,15 +175,6 @@ class _Job:
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def shard_ends(order: Order, part: Part) -> list[int]:
-    """The sample at which each shard ends. `--shards` is for the largest split; others get fewer in proportion."""
-    count, wanted = len(order.splits[part]), order.options.shards
-    if wanted is None:
-        return [count]
-    shards = max(1, round(wanted * count / max(map(len, order.splits.values()))))
-    return [count * (number + 1) // shards for number in range(shards)]
 
 
 def refuse_unpackable(order: Order) -> None:
@@ -198,6 +193,10 @@ def refuse_unpackable(order: Order) -> None:
             why="a class is a line of UTF-8 there, without tabs and without blanks at its ends",
             remedy="rename the class",
         )
+    if order.options.form == "folder":
+        refuse_as_folders(first.classes)
+    if order.options.form == "parquet":
+        pyarrow_modules()
     largest = max(map(len, order.splits.values()))
     if order.options.shards is not None and order.options.shards > largest:
         raise UserError(
@@ -233,7 +232,7 @@ def _packing(order: Order, manifest: Manifest) -> Packing:
     treatment = Treatment(
         options.resize, options.quality, manifest.channels, options.interpolation, options.exif_orientation
     )
-    return packing(options.form, treatment, manifest.classes)
+    return packing(options.form, treatment, manifest.classes, order.splits)
 
 
 def _has_size(file: Path, wanted: int) -> bool:

@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 from phalanx.data.pack.checksums import ChecksummedFile
-from phalanx.data.pack.wds import ending_of
+from phalanx.data.pack.endings import ending_of
 from phalanx.data.sources.manifest import FileEntry
 from phalanx.errors import UserError
 

@@ -4,6 +4,7 @@ import tarfile
 from pathlib import Path
 
 from phalanx.data.pack.checksums import ChecksummedFile
+from phalanx.data.pack.endings import ending_of
 from phalanx.data.sources.manifest import FileEntry
 
 ENDING = ".tar"
@@ -39,20 +40,3 @@ class WdsShard:
         self._file.write(info.tobuf(tarfile.USTAR_FORMAT))
         self._file.write(data)
         self._file.write(bytes(-len(data) % tarfile.BLOCKSIZE))
-
-
-def ending_of(data: bytes) -> str:
-    """The ending for a file of this content; jpg if it is unknown, which readers then report."""
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "webp"
-    return next((ending for magic, ending in _MAGICS if data.startswith(magic)), "jpg")
-
-
-_MAGICS = (
-    (b"\xff\xd8\xff", "jpg"),
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tif"),
-    (b"MM\0*", "tif"),
-)

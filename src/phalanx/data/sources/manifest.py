@@ -13,7 +13,7 @@ from phalanx.errors import UserError
 MANIFEST = "pack.json"
 CLASSES = "classes.txt"
 
-Form = Literal["wds", "rec", "raw"]
+Form = Literal["wds", "rec", "raw", "tfrecord", "parquet", "folder"]
 
 
 class Strict(BaseModel):
@@ -59,6 +59,7 @@ class Shard(Strict):
     end: int
     samples: int
     files: list[FileEntry]
+    image_bytes: int | None = None  # of the images that `files` only list, in class folders
     left_out: list[LeftOut] = []
 
 
@@ -76,12 +77,17 @@ class Manifest(Strict):
     std: list[float]
     extent: tuple[int, int] | None
     splits: dict[Part, list[Shard]]
+    planned: dict[Part, int] = {}  # the number of shards, where file names say how many there are
 
     def num_samples(self, part: Part) -> int:
         return sum(shard.samples for shard in self.splits[part])
 
     def files(self) -> list[FileEntry]:
         return [file for shards in self.splits.values() for shard in shards for file in shard.files]
+
+    def num_bytes(self, part: Part) -> int:
+        """Of the images with what is stored with them."""
+        return sum(sum(file.bytes for file in shard.files) + (shard.image_bytes or 0) for shard in self.splits[part])
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:

@@ -16,6 +16,7 @@ from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
 from phalanx.data.sources.one_class import one_class, only_class
 from phalanx.data.sources.open_request import OpenRequest
+from phalanx.data.sources.packed_folders import open_packed_folders
 from phalanx.data.sources.quarantine import read_quarantine
 from phalanx.errors import UserError
 
@@ -68,6 +69,19 @@ def open_split(text: str, config: DataConfig, classes: list[str], *, threads: in
     return replace(decoded_as(config, kept), notes=(*source.notes, *matched, *left_out))
 
 
+def open_whole(text: str, config: DataConfig, *, threads: int) -> dict[Part, Labelled]:
+    """All parts of a dataset, under its own classes. A path of a file names only what is in it."""
+    request = OpenRequest(config, config.channels, decode_pool(threads))
+    with _explain_read_errors(text):
+        name, path, manifest = _found(text, config)
+        train = _train(name, path, manifest, request)
+        if manifest is not None and "train" not in manifest.splits:
+            return {"val": train}
+        request = replace(request, classes=train.classes)
+        val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
+    return {"train": train} if val is None else {"train": train, "val": val}
+
+
 def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None, list[str]]:
     """(training part, validation part if there is one, notes), under the same classes and channels."""
     request = OpenRequest(config, config.channels, decode_pool(threads))
@@ -116,9 +130,13 @@ def _train(name: str, path: Path, manifest: Manifest | None, request: OpenReques
         return open_dataset(str(path), request)
     if manifest is None:
         return FORMATS[name].train(path, request)
+    only_val = None if "train" in manifest.splits else _packed_val(name, path, manifest, request)
+    if only_val is not None:
+        return only_val
     request = _request_packed(manifest, request)
-    only_val = None if "train" in manifest.splits else FORMATS[name].val(path, request)
-    return _as_packed(FORMATS[name].train(path, request) if only_val is None else only_val, manifest)
+    if manifest.options.form == "folder":
+        return _as_packed(open_packed_folders(path, "train", manifest, request), manifest)
+    return _as_packed(FORMATS[name].train(path, request), manifest)
 
 
 def _val(name: str, path: Path, manifest: Manifest | None, request: OpenRequest) -> Labelled | None:
@@ -127,7 +145,14 @@ def _val(name: str, path: Path, manifest: Manifest | None, request: OpenRequest)
         return open_dataset_val(str(path), request)
     if manifest is None:
         return FORMATS[name].val(path, request)
-    val = FORMATS[name].val(path, _request_packed(manifest, request)) if len(manifest.splits) == 2 else None
+    return _packed_val(name, path, manifest, request) if len(manifest.splits) == 2 else None
+
+
+def _packed_val(name: str, path: Path, manifest: Manifest, request: OpenRequest) -> Labelled | None:
+    request = _request_packed(manifest, request)
+    if manifest.options.form == "folder":
+        return _as_packed(open_packed_folders(path, "val", manifest, request), manifest)
+    val = FORMATS[name].val(path, request)
     return None if val is None else _as_packed(val, manifest)
 
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
-from phalanx.data.sources.shards.tar import BLOCK, FILES, SPARSE, Member
+from phalanx.data.sources.shards.tar import SPARSE, Member
+from phalanx.data.sources.shards.tar_headers import BLOCK, FILES
 from phalanx.errors import UserError
 
+REGULAR = b"0"
+MAX_HEADERS = BLOCK << 16  # bytes; an index counts their blocks in 16 bits
 MAX_INCOMPLETE = 200_000  # samples that may wait for their other members
 
 
@@ -33,7 +36,6 @@ class Samples:
         self._incomplete: dict[bytes, Sample] = {}
 
     def add_image(self, key: bytes, ending: str, member: Member) -> None:
-        refuse_unusual(self._path, member)
         sample = self._sample(key)
         if ending in sample.images:
             raise UserError(
@@ -71,7 +73,10 @@ class Samples:
 
     def _end(self, sample: Sample) -> None:
         if sample.images and sample.labels:
-            image, label = self._image_of(sample), _label_of(sample)
+            if len(sample.images) == len(sample.labels) == 1:  # as nearly all have
+                (image,), (label,) = sample.images.values(), sample.labels.values()
+            else:
+                image, label = self._image_of(sample), _label_of(sample)
             self._builder.add(image.offset, image.size, label, (image.offset - image.start) // BLOCK)
         elif sample.images or sample.labels:
             self._incomplete[sample.key] = sample
@@ -105,14 +110,18 @@ def _label_of(sample: Sample) -> Label:
     return next((label for ending, label in sample.labels.items() if ending != "json"), None) or sample.labels["json"]
 
 
-def refuse_unusual(path: Path, member: Member) -> None:
-    """Refuse an image or label that is not a regular file."""
-    if member.kind in FILES and member.size <= LARGEST_SAMPLE and member.offset - member.start < BLOCK << 16:
-        return
+def is_usual(member: Member) -> bool:
+    """Whether an image or label is a regular file, of a size that an index can hold."""
+    start, offset, size, _, kind = member
+    return size <= LARGEST_SAMPLE and offset - start < MAX_HEADERS and (kind == REGULAR or kind in FILES)
+
+
+def unusual(path: Path, member: Member) -> UserError:
+    """The refusal of an image or label that is not."""
     what = {SPARSE: "sparse", b"1": "a hard link", b"2": "a symbolic link"}.get(member.kind, "not a regular file")
     if member.kind in FILES:
         what = f"{member.size:,} bytes long"
-    raise UserError(
+    return UserError(
         f"{path}: {member.shown_name} is {what}",
         why="images and labels are read at their offsets in the archive",
         remedy="pack the archive again, with tar's --hard-dereference --dereference and without --sparse",

@@ -7,7 +7,7 @@ checked before they are used; data when the index is made and at each read.
 import contextlib
 import functools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +43,7 @@ from phalanx.errors import UserError
 
 LENGTH = struct.Struct("<QI")
 CHECKSUM = struct.Struct("<I")
+FILE_NAME = "image/filename"
 FROM_SLIM = 1  # the mark of samples whose labels may be counted from 1
 LOOKED_AT = 64  # records, to find the fields and the range of pixels
 MOST_BYTES = 64 << 20  # of these records
@@ -181,6 +182,16 @@ class ExampleReader(Reader):
     def counts_from_one(self, indexes: Sequence[Index]) -> bool:
         return any(FROM_SLIM in index.marks for index in indexes)
 
+    def title(self, number: int, offset: int, mark: int, read: Callable[[int, int], bytes]) -> str:
+        """With the file's name that a record has from TF-Slim. It may not be unique."""
+        with contextlib.suppress(BadExample, BadImage, OSError, UnicodeDecodeError, IndexError):
+            size = _length_of(read(offset, LENGTH.size), 0)
+            if size is not None:
+                features = features_of(read(offset + LENGTH.size, size), 0, size)
+                if FILE_NAME in features:
+                    return f" #{number}: {bytes_of(features[FILE_NAME])[0].decode()}"
+        return super().title(number, offset, mark, read)
+
     def image(self, stored: bytes, mark: int) -> bytes | Pixels:
         size = _length_of(stored, 0)
         if size is None or LENGTH.size + size + CHECKSUM.size != len(stored):
@@ -223,15 +234,15 @@ def _record(window: Window, offset: int) -> tuple[int, int]:
 def _length_of(data: bytes, place: int) -> int | None:
     """The length of a record, or None if its checksum is wrong."""
     length, checksum = LENGTH.unpack_from(data, place)
-    return int(length) if _masked(crc32c(memoryview(data)[place : place + 8])) == checksum else None
+    return int(length) if masked(crc32c(memoryview(data)[place : place + 8])) == checksum else None
 
 
 def _checksum_fits(data: bytes, place: int, size: int) -> bool:
     """Whether the checksum that follows the data is right."""
     (stored,) = CHECKSUM.unpack_from(data, place + size)
-    return _masked(crc32c(memoryview(data)[place : place + size])) == int(stored)
+    return masked(crc32c(memoryview(data)[place : place + size])) == int(stored)
 
 
-def _masked(crc: int) -> int:
+def masked(crc: int) -> int:
     """TFRecord rotates checksums and adds a constant: checksums of data that contains checksums are weak."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

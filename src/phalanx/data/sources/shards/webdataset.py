@@ -13,14 +13,17 @@ from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, 
 from phalanx.data.sources.shards.index import Index, IndexBuilder, Label
 from phalanx.data.sources.shards.indexing import Reader, Shard
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
-from phalanx.data.sources.shards.tar import BLOCK, FOLDER, Member, member_at, members
-from phalanx.data.sources.shards.tar_samples import Samples, refuse_unusual
+from phalanx.data.sources.shards.tar import Member, member_at, member_runs
+from phalanx.data.sources.shards.tar_headers import BLOCK, FOLDER
+from phalanx.data.sources.shards.tar_samples import Samples, is_usual, unusual
 from phalanx.data.sources.shards.unpack import readable_shards
 from phalanx.data.sources.window import Damaged, Window
 
 IMAGES = frozenset(ending.decode().removeprefix(".") for ending in IMAGE_ENDINGS)
 LABEL_KEYS = ("label", "cls", "class")  # in a .json
 LARGEST_LABEL_FILE = 1 << 20
+SHORT = 64  # bytes of a label that is worth remembering
+OTHER, IMAGE, LABEL, LABEL_IN_JSON = range(4)  # what a member is
 
 
 def open_webdataset(paths: list[Path], request: OpenRequest) -> ShardSource:
@@ -43,37 +46,48 @@ class TarReader(Reader):
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         samples = Samples(window.path, builder)
-        label_ending = _ending(self.label_field) or "cls"
+        role_of = functools.lru_cache(1024)(self._role)  # members have few endings
         try:
-            for member in members(window):
-                key, ending = _key_and_ending(member.name)
-                if member.kind == FOLDER:
-                    continue
-                if self._is_image(ending):
-                    samples.add_image(key, ending, member)
-                elif ending in (label_ending, "json"):
-                    label = self._label(window, member, self._in_json if ending != label_ending else text_label)
-                    if label is not None:
-                        samples.add_label(key, ending, label)
-                elif ending:
-                    samples.others[ending] += 1
+            for run in member_runs(window):
+                for member in run:
+                    if member.kind == FOLDER:
+                        continue
+                    key, ending = _key_and_ending(member.name)
+                    text, role = role_of(ending)
+                    if role == OTHER:
+                        if text:
+                            samples.others[text] += 1
+                        continue
+                    if not is_usual(member):
+                        raise unusual(window.path, member)
+                    if role == IMAGE:
+                        samples.add_image(key, text, member)
+                    elif (label := self._label(window, member, role)) is not None:
+                        samples.add_label(key, text, label)
         except Damaged:
             samples.close(whole=False)
             raise
         samples.close(whole=True)
 
-    def _is_image(self, ending: str) -> bool:
-        if self.image_field is None:
-            return ending.rpartition(".")[2] in IMAGES
-        return ending == _ending(self.image_field)
+    def _role(self, ending: bytes) -> tuple[str, int]:
+        """(an ending in lower case, what the members with it are)."""
+        text = ending.decode(errors="replace").lower()
+        known = text.rpartition(".")[2] in IMAGES
+        if known if self.image_field is None else text == _ending(self.image_field):
+            return text, IMAGE
+        if text == (_ending(self.label_field) or "cls"):
+            return text, LABEL
+        return text, LABEL_IN_JSON if text == "json" else OTHER
 
-    def _label(self, window: Window, member: Member, read: Callable[[str], Label | None]) -> Label | None:
+    def _label(self, window: Window, member: Member, role: int) -> Label | None:
         """The label in a member; None for a .json without one."""
-        refuse_unusual(window.path, member)
         try:
             if member.size > LARGEST_LABEL_FILE:
                 raise BadLabel(f"it has {member.size:,} bytes")
-            return read(window.bytes_at(member.offset, member.size, "a label").decode())
+            data = window.bytes_at(member.offset, member.size, "a label")
+            if role == LABEL_IN_JSON:
+                return self._in_json(data.decode())
+            return _short_label(data) if len(data) <= SHORT else text_label(data.decode())
         except (BadLabel, UnicodeDecodeError) as error:
             bad = error if isinstance(error, BadLabel) else BadLabel("it is not UTF-8 text")
             raise bad.of(f"{member.shown_name} (offset {member.offset:,} of {window.path})") from error
@@ -115,10 +129,16 @@ def _ending(field: str | None) -> str:
     return (field or "").lower().lstrip(".")
 
 
-def _key_and_ending(name: bytes) -> tuple[bytes, str]:
-    """A member's name up to the first dot after the folder, and the rest in lower case."""
-    folder, slash, base = name.rpartition(b"/")
-    stem, _, ending = base.partition(b".")
-    if not stem:  # hidden files, such as those that macOS adds
-        return name, ""
-    return folder + slash + stem, ending.decode(errors="replace").lower()
+@functools.lru_cache(4096)
+def _short_label(data: bytes) -> Label:
+    """The label in a short .cls: members of a class have the same one."""
+    return text_label(data.decode())
+
+
+def _key_and_ending(name: bytes) -> tuple[bytes, bytes]:
+    """A member's name up to the first dot after the folder, and the rest."""
+    base = name.rfind(b"/") + 1
+    dot = name.find(b".", base)
+    if dot <= base:  # no ending; or hidden files, such as those that macOS adds
+        return name, b""
+    return name[:dot], name[dot + 1 :]
