@@ -12,6 +12,7 @@ from phalanx.cli.data import FORMS, SPLITS
 from phalanx.commands.data_pack import pack_data
 from phalanx.data.sources.manifest import Form, Options, load_manifest
 from phalanx.errors import UserError
+from tests.commands.digit_files import write_digits, write_own_dataset
 from tests.data.pack.packs import shard_sums, write_dataset
 from tests.data.samples import assert_helpful
 
@@ -29,14 +30,14 @@ sys.stderr.write("CODES" + json.dumps(said))
 """
 
 
-def packed(source: Path, folder: Path, *settings: str, **options: object) -> list[str]:
+def packed(source: Path | str, folder: Path, *settings: str, **options: object) -> list[str]:
     text = io.StringIO()
     chosen = Options.model_validate({"form": "wds", **options})
     pack_data(Console(file=text), str(source), folder, chosen, list(settings), "phalanx data pack a b")
     return text.getvalue().splitlines()
 
 
-def refused(source: Path, folder: Path, *settings: str, **options: object) -> UserError:
+def refused(source: Path | str, folder: Path, *settings: str, **options: object) -> UserError:
     with pytest.raises(UserError) as caught:
         packed(source, folder, *settings, **options)
     return caught.value
@@ -50,6 +51,16 @@ def test_what_is_said(tmp_path: Path) -> None:
     assert rows["val"].startswith("5 samples in 1 shard, ")
     assert rows["use"] == f"phalanx train --data {tmp_path / 'p'}"
     assert packed(source, tmp_path / "p", shards=2)[0] == "before: 3 shards were there already"
+
+
+def test_a_dataset_of_the_users_own(tmp_path: Path) -> None:
+    files = write_digits(tmp_path / "files", 12)
+    packed(write_own_dataset(tmp_path, files), tmp_path / "p", "data.channels=1", form="folder")
+    images = sorted((tmp_path / "p" / "train").glob("*/*.png"))
+    assert [image.parent.name for image in images] == [file.parent.name for file in sorted(files.glob("*/*"))]
+    (tmp_path / "broken.py").write_text("class Mine:\n    classes = ['a']\n    def __len__(self): return 1 // 0\n")
+    error = refused(f"{tmp_path}/broken.py:Mine", tmp_path / "q")
+    assert "broken.py" in str(error)
 
 
 def test_bad_images_and_a_quarantine(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, in_bytes, print_notes
+from phalanx.custom import user_code
 from phalanx.data.pack.job import Order, pack
 from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
 from phalanx.data.sources.labelled import Labelled, Part
@@ -18,6 +19,7 @@ from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_rows
 
 
+@user_code()
 def pack_data(console: Console, source: str, folder: Path, options: Options, settings: list[str], command: str) -> None:
     """Pack the chosen splits of a source, and print a summary."""
     config = data_config(source, settings)

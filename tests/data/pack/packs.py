@@ -66,7 +66,7 @@ def pack_folder(
 def shard_sums(folder: Path) -> dict[str, str]:
     """The digest of every file but the manifest, which tells where its pack came from."""
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    shown = [name for name in names if name != "pack.json" and not name.startswith(".")]
+    shown = [name for name in names if name != "pack.json" and not f"/{name}".count("/.")]
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in shown}
 
 
