@@ -46,6 +46,7 @@ class Start(Event):
     samples_per_step: int
     decisions: dict[str, str]  # setting → "value (reason)"
     notes: list[str]
+    epoch_samples: int | None = None  # with repeats (data.sampling); older runs: train_samples
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class Labelled(ABC):
     std: tuple[float, ...]
     extent: tuple[int, int] | None = None  # height and width, where the format has one for all images
     notes: tuple[str, ...] = ()  # for the user, about how the data was found
+    groups: list[str] | None = None  # data.group_field: what each sample belongs to, such as a patient
 
     def __len__(self) -> int:
         return len(self.labels)
