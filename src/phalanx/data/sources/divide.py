@@ -72,7 +72,7 @@ def _fold(train: Labelled, own_val: Labelled | None, config: DataConfig, groups:
     chosen = np.flatnonzero(by_sample == number - 1).astype(np.int64)
     notes = [f"validation: fold {number} of {folds}, {_amount(train, chosen, groups)}", *_lacking(train, chosen)]
     if own_val is not None:
-        notes.append(f"the data's own validation part ({len(own_val):,} images) is neither trained on nor validated")
+        notes.append(f"the data's own validation part ({len(own_val):,} images) stays out, as a test set")
     return Division(*_parts(train, chosen), own_val, notes)
 
 
