@@ -291,15 +291,15 @@ class EvalConfig(Section):
         0, description="average also over the image moved by so many pixels, up left and down right"
     )
     top_k: Annotated[int, Field(ge=0)] = Field(
-        5, description="k of the second accuracy, capped by the classes; 0 or 1: top-1 alone is reported"
+        5, description="k of the second accuracy, less than the number of classes; 0 or 1: top-1 alone is reported"
     )
     metrics: list[CodeEntry] = Field(
         [], description="your own metrics: [file.py:name], or [{name: file.py:Name, options: {...}}]"
     )
 
     def k(self, num_classes: int) -> int:
-        """The k that is counted; 1 where top-1 alone is reported."""
-        return max(1, min(self.top_k, num_classes))
+        """The k that is counted; 1 where top-1 alone is reported. Among all classes, the right one is always."""
+        return max(1, min(self.top_k, num_classes - 1))
 
 
 class CheckpointConfig(Section):

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from phalanx.config.schema import LossConfig, RunConfig
+from phalanx.config.schema import LossConfig
 from phalanx.errors import UserError
 
 
@@ -26,14 +26,3 @@ def class_weights(config: LossConfig, labels: npt.NDArray[np.int64], num_classes
             remedy=f"give {num_classes}, in the order of the classes, or loss.class_weights=balanced",
         )
     return torch.tensor(given, dtype=torch.float32)
-
-
-def rare_notes(config: RunConfig) -> list[str]:
-    """A note where rare classes are favoured twice."""
-    sampling = config.data.sampling
-    if config.loss.class_weights != "balanced" or sampling == "shuffle":
-        return []
-    return [
-        f"loss.class_weights=balanced and data.sampling={sampling} both favour rare classes, which count more than "
-        "the others then; usually one of them is enough"
-    ]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from phalanx.config.role import Role
-from phalanx.engine.class_weights import rare_notes
 from phalanx.engine.loss import loss_notes
 from phalanx.engine.sizes import describe_sizes
 from phalanx.observe.display import Display, PlainDisplay, make_display
@@ -17,6 +16,7 @@ from phalanx.optim.schedule import scaled_rate
 from phalanx.roles.agree import Agreed
 from phalanx.roles.build import Training
 from phalanx.roles.console import may_print
+from phalanx.roles.data_notes import data_notes
 from phalanx.roles.request import Request
 from phalanx.runs import events as ev
 from phalanx.runs.code import write_code
@@ -122,7 +122,12 @@ def _smaller_batch(agreed: Agreed, training: Training) -> dict[str, str]:
 
 def _notes(agreed: Agreed) -> list[str]:
     config = agreed.config
-    return [*agreed.splits.notes, *rare_notes(config), *loss_notes(config.loss), *optimizer_notes(config.optim)]
+    return [
+        *agreed.splits.notes,
+        *data_notes(agreed.request, len(agreed.splits.train)),
+        *loss_notes(config.loss),
+        *optimizer_notes(config.optim),
+    ]
 
 
 def _folder(request: Request, role: Role) -> RunFolder:
