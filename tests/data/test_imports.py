@@ -16,7 +16,7 @@ LAYERS = (
     ("pipeline",),
     ("augment", "sources"),
     ("decode",),
-    ("base",),
+    ("base", "sampling"),
     ("order",),
     ("random",),
 )

@@ -1,16 +1,18 @@
 """Notes at the start of a run about what its settings make of the data: rare classes, few images."""
 
-from phalanx.config.schema import RunConfig
+from phalanx.config.schema import DataConfig, RunConfig
 from phalanx.models.build import is_ours
 from phalanx.models.pretrained import has_weights
 from phalanx.roles.request import Request
 
 FEW = 1000  # training images, below which a network that starts from nothing learns little
+FEW_JUDGED = 50  # validation images, below which one of them is more than 2 %
 
 
-def data_notes(request: Request, num_images: int) -> list[str]:
+def data_notes(request: Request, num_train: int, num_val: int) -> list[str]:
     """What a user should know about the data before training."""
-    return [*_favoured_twice(request.config), *_few_images(request, num_images)]
+    config = request.config
+    return [*_favoured_twice(config), *_few_images(request, num_train), *_few_judged(config.data, num_val)]
 
 
 def _favoured_twice(config: RunConfig) -> list[str]:
@@ -20,6 +22,15 @@ def _favoured_twice(config: RunConfig) -> list[str]:
     return [
         f"loss.class_weights=balanced and data.sampling={sampling} both favour rare classes, which count more than "
         "the others then; usually one of them is enough"
+    ]
+
+
+def _few_judged(config: DataConfig, num_images: int) -> list[str]:
+    if num_images >= FEW_JUDGED or config.folds is not None:
+        return []
+    images = f"{num_images:,} validation image{'s' * (num_images > 1)}"
+    return [
+        f"{images}: each is {100 / num_images:.3g} % of the accuracy; --folds 5 validates every training image once"
     ]
 
 

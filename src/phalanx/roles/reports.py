@@ -124,7 +124,7 @@ def _notes(agreed: Agreed) -> list[str]:
     config = agreed.config
     return [
         *agreed.splits.notes,
-        *data_notes(agreed.request, len(agreed.splits.train)),
+        *data_notes(agreed.request, len(agreed.splits.train), len(agreed.splits.val)),
         *loss_notes(config.loss),
         *optimizer_notes(config.optim),
     ]
