@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class CrossValidation(Run):
     """A run for each fold: `phalanx.train(folds=5)` returns one. `best` and `last` are means over the folds.
 
-    >>> folds = phalanx.train("digits", folds=2, epochs=1, settings={"model.name": "wrn10_1"})
+    >>> folds = phalanx.train("digits", folds=2, settings={"model.name": "wrn10_1", "train.length": "4st"})
     >>> len(folds.runs), folds.finished
     (2, True)
     >>> folds.pooled["samples"]                              # each by the model that was not trained on it
