@@ -158,6 +158,8 @@ def _refuse_changed(request: Request, folder: Path, done: list[int]) -> None:
     before = {key: value for key, value, _ in resolve([layer_of(folder)[0]]).rows()}
     differing = [f"{key}={value}" for key, value, _ in _given(request) if value != before[key]]
     changed = [text for text in differing if not text.startswith(_ANYWHERE)]
+    if before["code.files"] != request.config.code.files:
+        changed.append("--accept-code new")
     if changed:
         raise UserError(
             f"{', '.join(changed)} cannot change a cross-validation that has begun",
