@@ -23,18 +23,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx.api.cross_validation import CrossValidation
     from phalanx.api.history import History
     from phalanx.api.launch import launch
+    from phalanx.api.load import load, runs
     from phalanx.api.numbers import Evaluation, Score
     from phalanx.api.plot import plot
     from phalanx.api.recipe import Recipe, recipe
-    from phalanx.api.run import Run, load, runs
+    from phalanx.api.run import Run
     from phalanx.api.train import train
     from phalanx.commands.predict import Prediction
     from phalanx.errors import UserError as Error
 
 __version__ = "0.2.0"
 __all__ = [
+    "CrossValidation",
     "Error",
     "Evaluation",
     "History",
@@ -51,6 +54,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CrossValidation": ("phalanx.api.cross_validation", "CrossValidation"),
     "Error": ("phalanx.errors", "UserError"),
     "Evaluation": ("phalanx.api.numbers", "Evaluation"),
     "History": ("phalanx.api.history", "History"),
@@ -59,10 +63,10 @@ _HOMES = {
     "Run": ("phalanx.api.run", "Run"),
     "Score": ("phalanx.api.numbers", "Score"),
     "launch": ("phalanx.api.launch", "launch"),
-    "load": ("phalanx.api.run", "load"),
+    "load": ("phalanx.api.load", "load"),
     "plot": ("phalanx.api.plot", "plot"),
     "recipe": ("phalanx.api.recipe", "recipe"),
-    "runs": ("phalanx.api.run", "runs"),
+    "runs": ("phalanx.api.load", "runs"),
     "train": ("phalanx.api.train", "train"),
 }
 

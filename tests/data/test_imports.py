@@ -16,7 +16,7 @@ LAYERS = (
     ("duplicates", "pipeline"),
     ("augment", "sources"),
     ("decode",),
-    ("base",),
+    ("base", "sampling"),
     ("order",),
     ("random",),
 )

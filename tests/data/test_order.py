@@ -152,10 +152,11 @@ def test_a_balanced_order_is_a_pure_function_and_another_one_each_epoch() -> Non
 
 
 def test_workers_share_a_balanced_epoch() -> None:
-    whole = [work.micro[0][1] for work in epoch_work(1, 0, 101, 10, False, Share(), balance=LABELS)]
+    order = balanced_order(1, 0, LABELS)
+    whole = [work.micro[0][1] for work in epoch_work(1, 0, 101, 10, False, Share(), order=order)]
     for rank in range(2):
         share = Share(rank, 2)
-        mine = [work.micro[0][1] for work in epoch_work(1, 0, 101, 10, False, share, balance=LABELS)]
+        mine = [work.micro[0][1] for work in epoch_work(1, 0, 101, 10, False, share, order=order)]
         assert all(
             np.array_equal(part, all_[rank * 5 : rank * 5 + len(part)])
             for part, all_ in zip(mine[:-1], whole, strict=False)

@@ -22,6 +22,7 @@ from phalanx.data.augment.pixels import pixel_ops
 from phalanx.data.base import Batch, Framing, Read
 from phalanx.data.order import Indices, Share
 from phalanx.data.pipeline import Pipeline, _single_core_threads, evaluation_batches
+from phalanx.data.sampling import Balanced
 from phalanx.data.sources.arrays import ArraySource, array_source
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.folders import open_class_folders
@@ -211,7 +212,7 @@ def test_pixel_threads_use_one_core_each_and_others_as_many_as_before() -> None:
 def test_a_batch_larger_than_the_data_is_refused() -> None:
     with pytest.raises(UserError) as refused:
         Pipeline(images_of(1437), FRAMING, seed=0, batch=4096)
-    assert refused.value.what == "batch 4096 is larger than the 1,437 training samples"
+    assert refused.value.what == "batch 4096 is larger than the 1,437 samples of an epoch"
     assert refused.value.remedy.startswith("1024 or less")
 
 
@@ -360,14 +361,15 @@ def test_an_evaluation_that_is_broken_off_leaves_no_thread() -> None:
 def test_repeats_of_a_sample_are_augmented_anew_and_are_the_same_wherever_they_are_made() -> None:
     source = images_of(40)
     source.labels[:] = np.where(np.arange(40) == 7, 1, 0)  # the one image of its class
-    with closing(Pipeline(source, FRAMING, seed=5, batch=40, pixels=PIXELS, balanced=True).stream()) as batches:
+    sampler = Balanced(source.labels)
+    with closing(Pipeline(source, FRAMING, seed=5, batch=40, pixels=PIXELS, sampler=sampler).stream()) as batches:
         whole = next(batches).micro[0]
     rare = whole.images[whole.labels == 1]
     assert len(rare) == 20
     assert len({image.numpy().tobytes() for image in rare}) > 15
     for rank in range(2):
         pipeline = Pipeline(
-            source, FRAMING, seed=5, batch=40, share=Share(rank, 2), pixels=PIXELS, threads=2, balanced=True
+            source, FRAMING, seed=5, batch=40, share=Share(rank, 2), pixels=PIXELS, threads=2, sampler=sampler
         )
         with closing(pipeline.stream()) as batches:
             part = next(batches).micro[0]

@@ -1,6 +1,7 @@
 """What a run prints when it starts: six lines, notes and warnings; the rest in the log and with --verbose."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -102,3 +103,11 @@ def test_a_batch_is_told_with_its_parts(settings: list[str], workers: int, batch
 def test_the_environment_says_whether_all_is_shown() -> None:
     shown = [is_verbose(environment) for environment in ({}, {"PHALANX_VERBOSE": "0"}, {"PHALANX_VERBOSE": "1"})]
     assert shown == [False, False, True]
+
+
+def test_repeats_and_a_smaller_batch_are_told() -> None:
+    start = replace(START, epoch_samples=5000, decisions={**START.decisions, "batch": "24 samples a step (because)"})
+    config = resolve([parse_override("data.sampling=oversample")]).config
+    lines = describe_start(start, config, Role(), folder="runs/digits", peak_lr=0.2).essentials
+    assert lines["epoch"] == "5,000 samples of 1,442 images (data.sampling=oversample)"
+    assert lines["batch"] == "24 samples a step (because)"

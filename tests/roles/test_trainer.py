@@ -379,7 +379,7 @@ def test_photographs_in_class_folders(tmp_path: Path) -> None:
     ("settings", "expected"),
     [
         (["data.source=/no/such/place"], "no/such/place"),
-        (["train.batch_size=5000"], "larger than the"),
+        (["data.fold=1"], "none of data.folds"),
         (["model.name=resnet5000"], "did you mean"),
         (["optim.name=sgdd"], "did you mean"),
         (["optim.name=fusedsgd"], "cannot be made"),

@@ -18,6 +18,7 @@ class TrainFlags(TypedDict, total=False):
     pretrained: bool | None
     initializer: str | None
     data: PathText | Callable[..., object] | None
+    folds: int | None
     batch_size: int | None
     global_batch_size: int | None
     epochs: float | None

@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from phalanx.errors import EXIT_USER, UserError, parse_error
+from phalanx.launch.agent import RECORD
 from phalanx.launch.output import last_lines
 from phalanx.launch.record import load_record
 from phalanx.roles.request import Request
@@ -126,8 +127,9 @@ def _passing_signals(child: "subprocess.Popen[str]", received: list[signal.Signa
 
 def _failure(folder: Path, code: int, said: list[str]) -> UserError:
     """What went wrong in a job: the error that its first failed process printed, or how that process ended."""
+    folds = sorted(folder.glob(f"fold-*/{RECORD}"), key=lambda path: path.stat().st_mtime)
     try:
-        record = load_record(folder)
+        record = load_record(folds[-1].parent if folds else folder)  # of a cross-validation: the fold that failed
     except UserError:
         return UserError(
             f"the job ended with exit code {code} before it began",

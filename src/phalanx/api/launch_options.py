@@ -124,6 +124,7 @@ def _names_method(settings: Any) -> bool:
 
 def start_launch(request: "Request", options: LaunchOptions, console: "Console") -> int:
     """Launch the job to its end. Returns its exit code."""
+    from phalanx.api.folds import refuse_folds
     from phalanx.launch import plan as planning
     from phalanx.launch.launchers.batch_script import BatchOptions
     from phalanx.launch.launchers.manifests import KubernetesOptions
@@ -131,6 +132,7 @@ def start_launch(request: "Request", options: LaunchOptions, console: "Console")
     from phalanx.launch.remote_shell import Sync
     from phalanx.net.interfaces import allowed_ports, parse_ports
 
+    refuse_folds(request.config, "phalanx launch")
     new_host = None if options.launcher in planning.ALLOCATED else options.evaluator_on
     hostfile = Path(options.hostfile) if options.hostfile else None
     hosts, server_hosts = planning.find_hosts(hostfile, options.ips, options.servers_on, new_host)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.api.code import with_code
+from phalanx.api.folds import layer_of
 from phalanx.config.flags import flag_layers, imply_collective
 from phalanx.config.recipes import default_recipe, load_recipe
 from phalanx.config.resolve import Layer, parse_override, resolve
@@ -18,7 +19,9 @@ from phalanx.custom.installed import is_importing
 from phalanx.errors import UserError
 from phalanx.launch.env.assign_role import assign_role, settings_from_role
 from phalanx.roles.request import Request, resume_request
-from phalanx.runs.resume import choose
+from phalanx.runs.fold_paths import fold_path
+from phalanx.runs.folder import RunFolder
+from phalanx.runs.resume import choose, find_cross_validation
 
 LATEST = "latest"  # as `resume`: the latest run under runs/
 
@@ -49,6 +52,9 @@ def make_request(
     given = [*flag_layers(flags), *(parse_override(one) if isinstance(one, str) else one for one in overrides)]
     command = command or command_line()
     if resume is not None:
+        folder = find_cross_validation(None if resume == LATEST else Path(resume))
+        if folder is not None:
+            return _resumed_folds(folder, given, recipe, out, at, init_from, accept_code, command)
         return with_code(_resumed(given, recipe, out, resume, at, init_from, role, command), accept_code)
     if at is not None:
         raise UserError(
@@ -74,6 +80,40 @@ def _resumed(
     role: Role | None,
     command: str,
 ) -> Request:
+    _refuse_with_resume(recipe, out, init_from)
+    run, step = choose(None if resume == LATEST else Path(resume), at)
+    before = run.layer()
+    given, note = settings_from_role(role, [before], given)
+    request = resume_request(before, given, command, run, step)
+    _refuse_other_world(request.config.exchange, role)
+    return replace(request, notes=(note,) if note else ())
+
+
+def _resumed_folds(
+    folder: Path,
+    given: list[Layer],
+    recipe: str | None,
+    out: Path | None,
+    at: str | None,
+    init_from: Path | None,
+    accept_code: str | None,
+    command: str,
+) -> Request:
+    """Go on with a cross-validation, at the fold where it stopped."""
+    _refuse_with_resume(recipe, out, init_from)
+    before, home = layer_of(folder)
+    request = resume_request(before, given, command, home, None)
+    if at is not None or request.config.data.fold is not None:
+        fold = fold_path(folder, request.config.data.fold or 1)
+        raise UserError(
+            f"{'--at' if at else 'data.fold'} does not go together with a cross-validation, {folder}",
+            why="it goes on at the fold where it stopped",
+            remedy=f"leave it out, or name the fold: --resume {fold}" + (f" --at {at}" if at else ""),
+        )
+    return replace(with_code(request, accept_code), resume=RunFolder(folder))
+
+
+def _refuse_with_resume(recipe: str | None, out: Path | None, init_from: Path | None) -> None:
     if recipe or out or init_from:
         clash = f"the recipe {recipe}" if recipe else "--out" if out else "--init-from"
         raise UserError(
@@ -81,12 +121,6 @@ def _resumed(
             why="a resumed run keeps its recipe, its folder and its weights",
             remedy="leave it out, or start a new run",
         )
-    run, step = choose(None if resume == LATEST else Path(resume), at)
-    before = run.layer()
-    given, note = settings_from_role(role, [before], given)
-    request = resume_request(before, given, command, run, step)
-    _refuse_other_world(request.config.exchange, role)
-    return replace(request, notes=(note,) if note else ())
 
 
 def command_line() -> str:

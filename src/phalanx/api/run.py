@@ -21,7 +21,7 @@ from phalanx.runs import checkpoint
 from phalanx.runs import events as ev
 from phalanx.runs.evaluations import best_of, evaluations
 from phalanx.runs.events import EVENTS_FILE, read_events
-from phalanx.runs.folder import RUNS, RunFolder, find_run
+from phalanx.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -253,22 +253,3 @@ class Run:
             with restored():
                 self._loaded = path, device, load_for_prediction(path, device)
         return self._loaded[2]
-
-
-def load(path: PathText) -> Run:
-    """A run by its folder.
-
-    >>> phalanx.load("runs/digits").state
-    'finished'
-    """
-    return Run(find_run(Path(path)).path)
-
-
-def runs(folder: PathText = RUNS) -> list[Run]:
-    """All runs in a folder, the newest first.
-
-    >>> phalanx.runs()[0] == phalanx.load("runs/digits")
-    True
-    """
-    found = sorted(Path(folder).glob(f"*/{EVENTS_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True)
-    return [Run(path.parent) for path in found]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phalanx.api.cross_validation import CrossValidation
 from phalanx.api.job import ChildJob, run_job
 from phalanx.api.run import Run
 from phalanx.api.start import check_early, needs_processes, start
@@ -21,6 +22,7 @@ from phalanx.native.features import hold_libraries_to_level
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
 from phalanx.runs.events import EVENTS_FILE
+from phalanx.runs.fold_paths import is_cross_validation
 from phalanx.runs.folder import create_run
 from phalanx.signals import embedded
 
@@ -67,6 +69,8 @@ def ended(code: int, folder: Path) -> Run:
     """The run after its processes ended with `code`. A signal that ends programs takes effect now."""
     if code == 128 + signal.SIGTERM:
         os.kill(os.getpid(), signal.SIGTERM)
+    if is_cross_validation(folder):
+        return CrossValidation(folder)
     if code == 128 + signal.SIGINT and not (folder / EVENTS_FILE).exists():
         raise KeyboardInterrupt  # before the first step: there is no run yet
     return Run(folder)

@@ -1,13 +1,14 @@
 """How a run looks in a terminal and in a notebook."""
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from phalanx.errors import UserError
-from phalanx.observe.lines import accuracies
+from phalanx.observe.lines import accuracies, percent
 from phalanx.observe.results import RunResult
 
 
@@ -23,6 +24,30 @@ def run_html(result: RunResult) -> str:
         for name, text in _rows(result)
     )
     return f"<b>Run {escape(_near(result.path))}</b><table>{rows}</table>{_curves(result)}"
+
+
+def folds_text(path: Path, report: Mapping[str, Any]) -> str:
+    """A line for a cross-validation, and one for each number that its folds have found."""
+    rows = [f"  {name:<10} {text}" for name, text in _fold_rows(report)]
+    return "\n".join([f"CrossValidation {_near(str(path))}", *rows])
+
+
+def folds_html(path: Path, report: Mapping[str, Any]) -> str:
+    """The same as a table."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(text)}</td></tr>"
+        for name, text in _fold_rows(report)
+    )
+    return f"<b>CrossValidation {escape(_near(str(path)))}</b><table>{rows}</table>"
+
+
+def _fold_rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "folds", f"{report['num_folds']}" + ("" if report["finished"] else ", not all done")
+    for name, mean in report.get("mean", {}).items():
+        spread, is_share = report["std"][name], "top" in name
+        yield name, f"{percent(mean)} ± {percent(spread)}" if is_share else f"{mean:.4f} ± {spread:.4f}"
+    if pooled := report.get("pooled"):
+        yield "all folds", f"top-1 {percent(pooled['top1'])} on {pooled['samples']:,} images"
 
 
 def _rows(result: RunResult) -> Iterator[tuple[str, str]]:

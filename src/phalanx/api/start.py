@@ -2,6 +2,7 @@
 
 from rich.console import Console
 
+from phalanx.api.folds import cross_validate, is_cross_validated, refuse_folds
 from phalanx.config.batch import samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
@@ -9,7 +10,7 @@ from phalanx.data.sources.formats import recognise
 from phalanx.launch.launchers.local import local_job, supervise_here
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
-from phalanx.runs.folder import create_run
+from phalanx.runs.folder import RunFolder, create_run
 from phalanx.runs.rewind import find_step
 
 
@@ -30,11 +31,22 @@ def check_early(request: Request) -> None:
 
 def start(request: Request, role: Role | None = None, *, console: Console | None = None) -> Result:
     """Be the process that `role` says. Without a role, train here, with more processes if the request needs them."""
-    if role is None:
-        check_early(request)
-        if needs_processes(request.config):
-            folder = request.resume or create_run(request.out, request.config.name)
-            return Result(supervise_here(local_job(folder.path, request), Console(stderr=True)), folder.path)
+    if role is not None:
+        refuse_folds(request.config, f"a process that {role.launcher} started")
+        from phalanx.roles.run import run
+
+        return run(request, role, console)
+    check_early(request)
+    if is_cross_validated(request.config):
+        return cross_validate(request, _start_run, console)
+    return _start_run(request, None, console)
+
+
+def _start_run(request: Request, folder: RunFolder | None, console: Console | None) -> Result:
+    """Train one run here. `folder` is its folder, where that exists and has no checkpoint."""
+    if needs_processes(request.config):
+        folder = folder or request.resume or create_run(request.out, request.config.name)
+        return Result(supervise_here(local_job(folder.path, request), Console(stderr=True)), folder.path)
     from phalanx.roles.run import run
 
-    return run(request, role or Role(), console)
+    return run(request, Role(run=folder.path if folder else None), console)

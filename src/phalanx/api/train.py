@@ -27,6 +27,7 @@ def train(
     pretrained: bool | None = None,
     initializer: str | None = None,
     data: PathText | Callable[..., object] | None = None,
+    folds: int | None = None,
     batch_size: int | None = None,
     global_batch_size: int | None = None,
     epochs: float | None = None,
@@ -86,6 +87,8 @@ def train(
         pretrained: start from timm's published weights.
         initializer: default, kaiming, xavier, orthogonal or truncated-normal.
         data: digits, synthetic, a path, or FORMAT:PATH.
+        folds: cross-validation: so many runs, each validated on another part of the training data. The result is then a
+            `phalanx.CrossValidation`.
         batch_size: samples per worker and micro-batch.
         global_batch_size: samples per step over all workers, instead.
         epochs: length of training.

@@ -106,6 +106,9 @@ def train(
     ] = None,
     initializer: Annotated[str | None, typer.Option(help="default, kaiming, xavier, orthogonal …")] = None,
     data: Annotated[str | None, typer.Option(help="digits, synthetic, PATH, or FORMAT:PATH")] = None,
+    folds: Annotated[
+        int | None, typer.Option(help="cross-validation: so many runs, each validated on another part of the data")
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="samples per worker and micro-batch")] = None,
     global_batch_size: Annotated[int | None, typer.Option(help="samples per step over all workers, instead")] = None,
     epochs: Annotated[float | None, typer.Option(help="length of training")] = None,

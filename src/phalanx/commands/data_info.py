@@ -21,9 +21,9 @@ from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.config.schema import DataConfig
 from phalanx.data.decode.images import BadImage, broken_means_bad
 from phalanx.data.sources.arrays import ArraySource
+from phalanx.data.sources.divide import divide
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.formats import recognise
-from phalanx.data.sources.holdout import split_holdout
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.open import open_parts
 from phalanx.data.sources.raw import RawSource
@@ -85,7 +85,7 @@ def _splits(config: DataConfig) -> tuple[dict[Part, Labelled], list[str]]:
         return splits, notes
     (only,) = splits.values()
     try:
-        train, val, more = split_holdout(only, config.val_share, config.source)
+        train, val, _, more = divide(only, None, config)
     except UserError as error:  # it cannot be trained on, but it can be described
         return splits, [*notes, f"{error.what}: {error.why}; {error.remedy}"]
     return {"train": train, "val": val}, [*notes, *more]

@@ -19,6 +19,7 @@ from phalanx.config.schema import DataConfig
 from phalanx.custom import user_code
 from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch, Source
+from phalanx.data.order import Indices
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.holdout import with_classes
@@ -40,9 +41,9 @@ from phalanx.runs.folder import versions, write_run_file
 
 MOST_SHOWN = 30  # classes; of more, the worst
 CONFUSIONS_SHOWN = 10  # pairs of classes; with fewer classes than that, the table of classes says it all
-_TITLES = ("class", "samples", "correct", "top-1", "most confused with")
 _FILES = ("eval.json", "per_class.tsv", "confusion.png", "confusion-classes.tsv")
 _CONFUSION_TITLES = ("times", "of", "true class", "answer")
+CLASS_TITLES = ("class", "samples", "correct", "top-1", "most confused with")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class EvalResult:
     totals: Totals
     metrics: dict[str, float]  # the user's own
     answers: Answers
+    indices: Indices  # of the samples, in the order of the answers
     bad_images: list[tuple[str, str]]
     seconds: float
 
@@ -106,7 +108,7 @@ def measure(
     source = _validation(trained, console) if data is None else _other(trained, data, config, console)
     folder = _made(out or trained.home / ("eval" if data is None else f"eval-{_short_name(data)}"))
     bad = BadImages.of(config, source)
-    result = _measure(trained, source, bad, batch_size or trained.batch_size, console)
+    result = evaluate_source(trained, source, batch_size or trained.batch_size, console, bad)
     classes = result.answers.by_class()
     _write(folder, trained, result, classes)
     return Measured(trained, result, classes, folder)
@@ -150,7 +152,10 @@ def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
         console.print(Text(f"note: {note}"), soft_wrap=True)
 
 
-def _measure(trained: Trained, source: Source, bad_images: BadImages, batch_size: int, console: Console) -> EvalResult:
+def evaluate_source(
+    trained: Trained, source: Source, batch_size: int, console: Console, bad_images: BadImages | None = None
+) -> EvalResult:
+    """Evaluate a model on a split, in the order of its samples."""
     config, spec = trained.config, trained.spec
     k = config.eval.k(len(spec.classes))
     inputs = Inputs(trained.settings, config.augment, spec.mean, spec.std, config.train.seed)
@@ -167,15 +172,16 @@ def _measure(trained: Trained, source: Source, bad_images: BadImages, batch_size
         still_framing(config.data, spec.image_size, spec.margin),
         batch_size,
         prefetch=config.data.prefetch,
-        bad=bad_images,
+        bad=bad_images or BadImages.of(config.data, source),
         pin=trained.settings.device.type == "cuda",
     )
-    labels, answers, bad = [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
+    labels, answers, indices, bad = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
     begin = time.perf_counter()
     with progress(console, "evaluated", len(source)) as advance:
 
         def watch(batch: Batch, logits: Tensor) -> None:
             labels.extend(micro.labels.numpy() for micro in batch.micro)
+            indices.extend(micro.indices.numpy() for micro in batch.micro)
             # The same call as for the accuracy, so that ties are ranked alike.
             answers.append(logits.topk(k, dim=1).indices[:, 0].cpu().numpy())
             bad.extend(batch.bad)
@@ -184,9 +190,9 @@ def _measure(trained: Trained, source: Source, bad_images: BadImages, batch_size
         own = begin_metrics(config.eval.metrics, spec.classes)
         totals = evaluate(trained.model, batches, engine, watch=watch, metrics=own)
     found = Answers(spec.classes, np.concatenate(labels), np.concatenate(answers))
-    return EvalResult(
-        source.description, k, totals, own.results(own.numbers()), found, bad, time.perf_counter() - begin
-    )
+    seconds = time.perf_counter() - begin
+    used = np.concatenate(indices)
+    return EvalResult(source.description, k, totals, own.results(own.numbers()), found, used, bad, seconds)
 
 
 def _short_name(data: str) -> str:
@@ -231,13 +237,13 @@ def _write(folder: Path, trained: Trained, result: EvalResult, classes: list[Cla
         "versions": versions(),
     }
     write_run_file(folder / "eval.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    lines = [_TITLES, *map(_cells, classes)]
+    lines = [CLASS_TITLES, *map(class_cells, classes)]
     write_run_file(folder / "per_class.tsv", "".join(tab_separated(cells) + "\n" for cells in lines))
     title = f"{trained.home.resolve().name}, step {trained.step:,}: top-1 {percent(totals.top1)} of {totals.samples:,}"
     draw_confusion(result.answers, f"{title} images", folder / "confusion.png")
 
 
-def _cells(one: ClassResult) -> tuple[str, ...]:
+def class_cells(one: ClassResult) -> tuple[str, ...]:
     top1 = percent(one.top1) if one.top1 is not None else "-"
     return (
         one.name,
@@ -253,7 +259,7 @@ def _print(console: Console, folder: Path, trained: Trained, result: EvalResult,
     if len(classes) > MOST_SHOWN:
         shown = sorted((one for one in classes if one.samples), key=lambda one: one.correct / one.samples)[:MOST_SHOWN]
         console.print(Text(f"the {len(shown)} worst of {len(classes):,} classes, the others in per_class.tsv:"))
-    print_table(console, _TITLES, map(_cells, shown), numbers=_TITLES[1:4])
+    print_table(console, CLASS_TITLES, map(class_cells, shown), numbers=CLASS_TITLES[1:4])
     print_confusions(console, result.answers)
     for name, reason in result.bad_images:
         console.print(Text(f"left out, not readable: {name}: {reason}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Samples of a step."""
+"""Samples of a step, and what is done where the data has fewer."""
 
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
@@ -24,3 +24,28 @@ def samples_per_step(config: RunConfig) -> int:
             remedy=f"try {below} or {(whole // parts + 1) * parts}",
         )
     return whole
+
+
+def fit_batch(config: RunConfig, epoch_samples: int) -> RunConfig:
+    """The configuration with a step that an epoch can fill: a larger one becomes the whole epoch.
+
+    The micro-batches of a step stay as many as they were, so that N workers still equal N accumulated micro-batches.
+    """
+    asked, parts, workers = samples_per_step(config), config.micro_batches, config.exchange.workers
+    if asked <= epoch_samples:
+        return config
+    if epoch_samples < 2 * workers:
+        samples = f"{epoch_samples:,} training sample{'s' * (epoch_samples != 1)}"
+        raise UserError(
+            f"{samples} cannot be shared by {workers} worker{'s' * (workers > 1)}",
+            why="each worker needs two at least in a step: batch norm has no statistics of one",
+            remedy=f"use {epoch_samples // 2} workers or fewer, or more data"
+            if epoch_samples >= 2
+            else "use more data, or a smaller data.val_share",
+        )
+    even = epoch_samples % parts == 0
+    if even and config.train.global_batch_size is None:
+        changed: dict[str, int] = {"batch_size": epoch_samples // parts}
+    else:
+        changed = {"global_batch_size": epoch_samples, **({} if even else {"micro_batches": parts})}
+    return config.model_copy(update={"train": config.train.model_copy(update=changed)})

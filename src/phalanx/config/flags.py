@@ -6,6 +6,8 @@ from typing import Any
 from phalanx.config.resolve import Layer, flatten, nest
 from phalanx.config.schema import RunConfig
 
+OWN = "the run's own"  # begins the origins of what a resumed run keeps with another number of workers
+
 
 def _epochs(value: float) -> str:
     return f"{value!r}ep"
@@ -33,6 +35,7 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "pretrained": ("model.pretrained", _same),
     "initializer": ("model.initializer", _same),
     "data": ("data.source", _same),
+    "folds": ("data.folds", _same),
     "batch_size": ("train.batch_size", _same),
     "global_batch_size": ("train.global_batch_size", _same),
     "epochs": ("train.length", _epochs),
@@ -110,12 +113,12 @@ def keep_batch(before: RunConfig, given: Sequence[Layer]) -> list[Layer]:
         # Synchronised batch norm sees all parts together, so their sizes do not matter.
         together = parts // before.exchange.workers * workers
         kept["micro_batches"] = together if before.exchange.sync_bn else max(parts, workers)
-    layers = [Layer("the run's own batch", {"train": kept})]
+    layers = [Layer(f"{OWN} batch", {"train": kept})]
     if before.schedule.warmup_start == "one-worker" and kept.get("micro_batches") != parts:  # keep the rates, too
-        layers.append(Layer("the run's own rates", nest("schedule.warmup_start", f"one-of-{parts}")))
+        layers.append(Layer(f"{OWN} rates", nest("schedule.warmup_start", f"one-of-{parts}")))
     gpus = before.machine.gpus
     if gpus is not None and isinstance(workers, int):  # fewer workers use the first ones
-        layers.append(Layer("the run's own GPUs", nest("machine.gpus", gpus[:workers])))
+        layers.append(Layer(f"{OWN} GPUs", nest("machine.gpus", gpus[:workers])))
     return [*layers, *given]
 
 

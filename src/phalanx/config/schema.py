@@ -4,26 +4,12 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from phalanx.config.code import CodeEntry
 from phalanx.config.durations import Duration
-from phalanx.custom.reference import is_reference
+from phalanx.config.value_types import Count, Expression, NotNegative, OwnCode, Positive, Share
 from phalanx.migrate.model_names import translate_name
-
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-
-
-def _named_code(text: str) -> str:
-    if not is_reference(text):
-        raise ValueError("or your own code, as file.py:Name or package.module:name")
-    return text
-
-
-OwnCode = Annotated[str, AfterValidator(_named_code)]  # a reference to the user's own code
 
 
 class Section(BaseModel):
@@ -83,6 +69,16 @@ class DataConfig(Section):
         None, description="folder that the paths of a list start from; default: the list's own, or where they are found"
     )
     val_share: Share = Field(0.1, description="share held out where the data has no validation part")
+    group: Expression | None = Field(
+        None,
+        description="samples of one group are never divided between training and validation: an expression whose "
+        "first (…) finds the group in a sample's name, or folder: the folder below the class",
+    )
+    group_field: str | None = Field(None, description="the field or column that names a sample's group, instead")
+    folds: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="cross-validation: so many runs, each validated on another part of the training data"
+    )
+    fold: Count | None = Field(None, description="train this one of data.folds alone, counted from 1")
     image_size: Count | None = Field(None, description="input height and width; default: what the data suggests")
     channels: Literal[1, 3] | None = Field(None, description="grey (1) or colour (3); default: the data's own")
     crop_share: Annotated[float, Field(gt=0, le=1)] = Field(
@@ -91,8 +87,13 @@ class DataConfig(Section):
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     mean: list[float] | None = Field(None, description="per channel, in 0..1; default: the data's own")
     std: list[Positive] | None = Field(None, description="per channel, in 0..1; default: the data's own")
-    sampling: Literal["shuffle", "balanced"] = Field(
-        "shuffle", description="balanced: all classes appear equally often in an epoch; small ones repeat their samples"
+    sampling: Literal["shuffle", "balanced", "oversample", "repeat-factor"] = Field(
+        "shuffle",
+        description="balanced: all classes equally often, in an epoch of the same length; oversample: every sample, "
+        "and those of rare classes repeated up to the largest; repeat-factor: repeated by the square root of that",
+    )
+    repeat_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="repeat-factor: share of the data below which a class is repeated; default: the largest's"
     )
     drop_last: bool = Field(False, description="leave out an epoch's last, smaller batch")
     threads: Annotated[int, Field(ge=0)] | None = Field(
@@ -136,6 +137,14 @@ class DataConfig(Section):
     options: dict[str, Any] = Field({}, description="keyword arguments of your own dataset")
     salvage: bool = Field(False, description="use a damaged shard file up to its damage instead of refusing it")
     synthetic: SyntheticConfig = SyntheticConfig()
+
+    @model_validator(mode="after")
+    def _folds_and_groups(self) -> "DataConfig":
+        if self.fold is not None and (self.folds is None or self.fold > self.folds):
+            raise ValueError(f"data.fold={self.fold} is none of data.folds={self.folds}")
+        if self.group is not None and self.group_field is not None:
+            raise ValueError("data.group and data.group_field both say what a group is; leave one out")
+        return self
 
 
 Flip = Share | Literal["alternate"]
@@ -305,15 +314,15 @@ class EvalConfig(Section):
         0, description="average also over the image moved by so many pixels, up left and down right"
     )
     top_k: Annotated[int, Field(ge=0)] = Field(
-        5, description="k of the second accuracy, capped by the classes; 0 or 1: top-1 alone is reported"
+        5, description="k of the second accuracy, less than the number of classes; 0 or 1: top-1 alone is reported"
     )
     metrics: list[CodeEntry] = Field(
         [], description="your own metrics: [file.py:name], or [{name: file.py:Name, options: {...}}]"
     )
 
     def k(self, num_classes: int) -> int:
-        """The k that is counted; 1 where top-1 alone is reported."""
-        return max(1, min(self.top_k, num_classes))
+        """The k that is counted; 1 where top-1 alone is reported. Among all classes, the right one is always."""
+        return max(1, min(self.top_k, num_classes - 1))
 
 
 class CheckpointConfig(Section):

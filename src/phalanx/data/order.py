@@ -21,20 +21,30 @@ def balanced_order(seed: int, epoch: int, labels: Indices) -> Indices:
     """An epoch in which all classes that have samples appear equally often; as many samples as there are.
 
     A large class shows a part of its samples, a small one repeats them: each as often as any other of its class, or
-    once more. A repeat has the number of its sample plus a multiple of the number of samples, so that its augmentation
-    is drawn anew; `repeats_of` takes the two apart.
+    once more.
+    """
+    present = np.flatnonzero(np.bincount(labels))
+    # Which classes get one place more where the division leaves a rest is drawn for each epoch.
+    ranks = np.argsort(bits(seed, "class order", epoch, np.arange(len(present)))[:, 0], kind="stable")
+    shares = np.zeros(present[-1] + 1, dtype=np.int64)
+    shares[present] = len(labels) // len(present)
+    shares[present[ranks[: len(labels) % len(present)]]] += 1
+    return drawn_order(seed, epoch, labels, shares)
+
+
+def drawn_order(seed: int, epoch: int, labels: Indices, shares: Indices) -> Indices:
+    """An epoch in which each class has so many places, over which its samples are dealt out as evenly as possible.
+
+    A repeat has the number of its sample plus a multiple of the number of samples, so that its augmentation is drawn
+    anew; `repeats_of` takes the two apart.
     """
     count = len(labels)
     places = epoch_order(seed, epoch, count)
     by_class = places[np.argsort(labels[places], kind="stable")]
-    sizes = np.bincount(labels)
-    samples = [part for part in np.split(by_class, np.cumsum(sizes)[:-1]) if len(part)]
-    # Which classes get one place more where the division leaves a rest is drawn for each epoch.
-    ranks = np.argsort(bits(seed, "class order", epoch, np.arange(len(samples)))[:, 0], kind="stable")
-    shares = np.full(len(samples), count // len(samples))
-    shares[ranks[: count % len(samples)]] += 1
-    drawn = np.concatenate([_cycled(part, size, count) for part, size in zip(samples, shares.tolist(), strict=True)])
-    keys = bits(seed, "balanced order", epoch, np.arange(count, dtype=np.int64))[:, 0]
+    ends = np.cumsum(np.bincount(labels, minlength=len(shares)))
+    parts = zip(np.split(by_class, ends[:-1]), shares.tolist(), strict=True)
+    drawn = np.concatenate([_cycled(samples, size, count) for samples, size in parts if size])
+    keys = bits(seed, "balanced order", epoch, np.arange(len(drawn), dtype=np.int64))[:, 0]
     order: Indices = drawn[np.argsort(keys, kind="stable")]
     return order
 
@@ -114,13 +124,13 @@ def epoch_work(
     drop_last: bool,
     share: Share,
     start: int = 0,
-    balance: Indices | None = None,
+    order: Indices | None = None,
 ) -> Iterator[Work]:
     """The steps of an epoch from its sample `start` on, as one worker sees them. Nothing is replayed to get there.
 
-    `balance` are the labels of all samples, where classes are to appear equally often.
+    `order` are the epoch's `num_samples` samples, where it is not the order of a shuffled epoch.
     """
-    order = epoch_order(seed, epoch, num_samples) if balance is None else balanced_order(seed, epoch, balance)
+    order = epoch_order(seed, epoch, num_samples) if order is None else order
     count = num_batches(num_samples - start, batch, drop_last)
     for number in range(count):
         low, last = start + number * batch, number == count - 1

@@ -15,6 +15,7 @@ import torch
 from phalanx.data.augment.pixels import PixelOps
 from phalanx.data.base import Batch, Framing, MicroBatch, Read, Source
 from phalanx.data.order import Indices, Share, Work, epoch_work, num_batches, repeats_of
+from phalanx.data.sampling import Sampler, Shuffled
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.errors import UserError
 
@@ -52,18 +53,19 @@ class Pipeline:
         bad: BadImages | None = None,
         pin: bool = False,
         remote: "Remote | None" = None,
-        balanced: bool = False,
+        sampler: Sampler | None = None,
     ) -> None:
         """`batch` counts the samples of a step over all workers; `threads` run the pixel operations.
 
-        `balanced`: all classes appear equally often in an epoch.
+        `sampler` has the samples of each epoch; by default it is every sample once.
 
         With `remote`, other processes make the batches, and `prefetch` counts those that each of them makes ahead.
         """
-        if batch > len(source):
-            fitting = 2 ** (max(1, len(source)).bit_length() - 1)
+        self.sampler = sampler or Shuffled(len(source))
+        if batch > self.epoch_samples:  # training has made it smaller: `fit_batch`
+            fitting = 2 ** (max(1, self.epoch_samples).bit_length() - 1)
             raise UserError(
-                f"batch {batch} is larger than the {len(source):,} training samples",
+                f"batch {batch} is larger than the {self.epoch_samples:,} samples of an epoch",
                 why="a step's samples are train.global_batch_size, or train.batch_size × optim.accumulate × workers",
                 remedy=f"{fitting} or less",
             )
@@ -71,22 +73,25 @@ class Pipeline:
         self.share, self.drop_last, self.pixels = share or Share(), drop_last, pixels
         self.threads, self.prefetch, self.pin = max(1, threads), prefetch, pin
         self.bad, self.remote = bad or BadImages(source), remote
-        self.balanced = balanced
+
+    @property
+    def epoch_samples(self) -> int:
+        return self.sampler.epoch_samples
 
     @property
     def steps_per_epoch(self) -> int:
-        return num_batches(len(self.source), self.batch, self.drop_last)
+        return num_batches(self.epoch_samples, self.batch, self.drop_last)
 
     def stream(self, epoch: int = 0, start: int = 0) -> Generator[Batch]:
         """Batches without end from sample `start` of `epoch` on; `last` marks the last batch of each epoch.
 
         So the next epoch's first batches are made while this one is evaluated. Close it to end its threads.
         """
-        if start > len(self.source):
+        if start > self.epoch_samples:
             raise UserError(
-                f"the run cannot go on from sample {start:,}: the training data has {len(self.source):,}",
-                why="the data is smaller than it was when this position was saved",
-                remedy="resume with the data that the run began with",
+                f"the run cannot go on from sample {start:,}: an epoch has {self.epoch_samples:,}",
+                why="the data or data.sampling is not what it was when this position was saved",
+                remedy="resume with the data and the sampling that the run began with",
             )
         if self.remote is not None:
             return in_background(self.remote.batches(self, self.works(epoch, start)), 1, self.remote.stop)
@@ -94,9 +99,10 @@ class Pipeline:
 
     def works(self, epoch: int, start: int) -> Iterator[Work]:
         """What the steps from there on are made of, without end."""
-        size, labels = len(self.source), self.source.labels if self.balanced else None
+        size = self.epoch_samples
         while True:
-            yield from epoch_work(self.seed, epoch, size, self.batch, self.drop_last, self.share, start, labels)
+            order = self.sampler.order(self.seed, epoch)
+            yield from epoch_work(self.seed, epoch, size, self.batch, self.drop_last, self.share, start, order)
             epoch, start = epoch + 1, 0
 
     def prepare(self, work: Work, pool: Executor | None = None) -> Batch:
@@ -212,12 +218,13 @@ def _read(source: Source, indices: Indices, framing: Framing, epoch: int, *, rep
 
 
 def _read_repeats(source: Source, indices: Indices, framing: Framing, epoch: int) -> Read:
-    """Samples for training, some of them perhaps repeats (see `balanced_order`): each repeat has a view of its own."""
+    """Samples for training, some of them perhaps repeats (see `drawn_order`): each repeat has a view of its own."""
     repeats, samples = repeats_of(indices, max(1, len(source)))
     if not repeats.any():
         return _read(source, indices, framing, epoch, replace_bad=True)
     images = np.empty((len(indices), framing.size, framing.size, source.channels), dtype=np.uint8)
-    labels, used, bad = np.empty(len(indices), dtype=np.int64), indices.copy(), []
+    labels = np.empty((len(indices), *source.labels.shape[1:]), dtype=np.int64)
+    used, bad = indices.copy(), []
     for repeat in np.unique(repeats).tolist():
         rows = np.flatnonzero(repeats == repeat)
         # Draws are addressed by epoch and sample, and no run has so many epochs.

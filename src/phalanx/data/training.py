@@ -6,6 +6,7 @@ from phalanx.data.augment.pixels import pixel_ops
 from phalanx.data.base import Source
 from phalanx.data.order import Share
 from phalanx.data.pipeline import Pipeline, Remote
+from phalanx.data.sampling import make_sampler
 from phalanx.data.sources.bad_images import BadImages
 
 
@@ -34,5 +35,5 @@ def training_pipeline(
         bad=BadImages.of(config.data, source),
         pin=pin,
         remote=remote,
-        balanced=config.data.sampling == "balanced",
+        sampler=make_sampler(config.data, source.labels),
     )

@@ -25,6 +25,8 @@ _OWN = {
     *("machine.device", "machine.gpus", "machine.threads", "machine.allocator"),
     *("train.log_dir", "train.curves", "code.origins"),
 }
+# Where it is larger than the data, config.yaml has what it became; it is compared together with the data.
+_BATCH = ("train.batch_size", "train.global_batch_size", "train.micro_batches")
 _CODE = "code of "  # before the name of a file of the user's own code
 
 
@@ -34,8 +36,8 @@ def refuse_other_settings(rendezvous: Rendezvous, config: RunConfig, worker: int
     digests = {**settings.pop("code.files"), **settings.pop("code.packages")}
     settings |= {f"{_CODE}{name}": digest[:12] for name, digest in digests.items()}
     # A worker that joins later may read its settings from config.yaml, where the job-wide ones are chosen already.
-    job_settings = {f"machine.{name}" for name in JOB_WIDE}
-    found = _first_difference(rendezvous, "settings", settings, worker, ignored_if_joining=job_settings)
+    chosen = {*(f"machine.{name}" for name in JOB_WIDE), *_BATCH}
+    found = _first_difference(rendezvous, "settings", settings, worker, ignored_if_joining=chosen)
     if found is not None:
         key, values = found
         if key.startswith(_CODE):
@@ -56,7 +58,9 @@ def _other_code(key: str, values: str) -> UserError:
     )
 
 
-def refuse_other_data(rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, worker: int) -> None:
+def refuse_other_data(
+    rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, samples_per_step: int, worker: int
+) -> None:
     """Refuse a worker whose data differ from the first worker's. All workers call this."""
     about = {
         "training images": len(splits.train),
@@ -67,6 +71,7 @@ def refuse_other_data(rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, w
         "channels": spec.channels,
         "mean": spec.mean,
         "deviation": spec.std,
+        "samples of a step": samples_per_step,
     }
     found = _first_difference(rendezvous, "data", about, worker)
     if found is not None:

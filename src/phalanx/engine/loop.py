@@ -43,9 +43,9 @@ class StepPlan:
         )
 
 
-def make_plan(config: RunConfig, num_samples: int, samples_per_step: int) -> StepPlan:
+def make_plan(config: RunConfig, epoch_samples: int, samples_per_step: int) -> StepPlan:
     """Convert every duration of a run to steps."""
-    per_epoch = num_batches(num_samples, samples_per_step, config.data.drop_last)
+    per_epoch = num_batches(epoch_samples, samples_per_step, config.data.drop_last)
     if config.train.length.unit == "%":
         raise UserError(
             f"train.length cannot be {config.train.length}",

@@ -205,6 +205,18 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -
         raise UserError(
             f"the weights in {origin} do not fit the model",
             why="; ".join(complaints),
-            remedy="check --model, its options and the number of classes; for a new head: model.new_head=true",
+            remedy=_channels_remedy(current, tensors, reshaped)
+            or "check --model, its options and the number of classes; for a new head: model.new_head=true",
         )
     model.load_state_dict(dict(tensors))
+
+
+def _channels_remedy(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], names: list[str]) -> str:
+    """What to write if the first layer takes grey images in one and colour images in the other."""
+    for name in names:
+        here, there = list(mine[name].shape), list(theirs[name].shape)
+        same = len(here) == len(there) == 4 and here[0] == there[0] and here[2:] == there[2:]
+        if same and {here[1], there[1]} == {1, 3}:
+            kind = "colour" if there[1] == 3 else "grey"
+            return f"data.channels={there[1]}: the weights are of a model for {kind} images, and it reads all images so"
+    return ""

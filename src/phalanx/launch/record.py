@@ -11,6 +11,7 @@ from typing import Any
 from phalanx.errors import UserError
 from phalanx.launch.agent import RECORD
 from phalanx.machine.processes import start_time
+from phalanx.runs.fold_paths import refuse_cross_validation, run_files
 from phalanx.runs.folder import RUNS, write_run_file
 
 STOPPED_BY_USER = "phalanx stop"  # the cause of a job that a user stopped
@@ -85,6 +86,7 @@ def load_record(run: Path) -> JobRecord:
     try:
         return record_from_data(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
+        refuse_cross_validation(run)
         raise UserError(
             f"{run} has no job",
             why=f"there is no {RECORD} in it" if run.is_dir() else "there is no such folder",
@@ -98,7 +100,7 @@ def find_record(run: Path | None, *, running: bool) -> JobRecord:
     """The job of a run folder. Default: the latest under runs/, or with `running` the only one that runs."""
     if run is not None:
         return load_record(run)
-    paths = sorted(RUNS.glob(f"*/{RECORD}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    paths = sorted(run_files(RUNS, RECORD), key=lambda path: path.stat().st_mtime, reverse=True)
     found = [load_record(path.parent) for path in paths]
     if running:
         found = [record for record in found if record.supervised]

@@ -22,6 +22,14 @@ def require_weights(name: str) -> None:
         _require_hub(name, weights.hf_hub_id)
 
 
+def has_weights(name: str) -> bool:
+    """Whether timm publishes weights of a model of its own."""
+    import timm
+
+    weights = timm.get_pretrained_cfg(name)
+    return weights is not None and weights.has_weights
+
+
 def cannot_fetch(name: str, error: Exception) -> UserError:
     reason = str(error).partition("\n")[0] or type(error).__name__
     return UserError(

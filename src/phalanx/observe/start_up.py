@@ -13,6 +13,7 @@ from phalanx.config.schema import RunConfig
 from phalanx.observe.tables import print_line, print_rows
 from phalanx.runs.events import Start
 
+BATCH = "batch"  # the decision that a step has fewer samples than were asked for
 VERBOSE = "PHALANX_VERBOSE"  # in the environment, so that every process of a job inherits it
 
 
@@ -63,7 +64,9 @@ def describe_start(
         "run": f"{config.name}, {_count(epochs, 'epoch')} = {_count(start.total_steps, 'step')}",
         "data": f"{start.data}; {start.val_samples:,} for validation; {start.classes} classes",
         "model": f"{start.model}, {start.parameters:,} parameters",
-        "batch": f"{start.samples_per_step:,} samples a step{_parts(start.samples_per_step, config, role.world)}",
+        **_epoch(start, config),
+        "batch": decisions.get(BATCH, f"{start.samples_per_step:,} samples a step")
+        + _parts(start.samples_per_step, config, role.world),
         "device": f"{decisions['device']}, {decisions['precision']}",
         "folder": folder,
     }
@@ -74,10 +77,18 @@ def describe_start(
         "steps": f"{start.steps_per_epoch:,} an epoch",
         "updates": config.exchange.method,
         **({"worker": f"{role.name} of {role.world} on {platform.node()}"} if role.world > 1 else {}),
-        **{name: decision for name, decision in decisions.items() if name != "device"},
+        **{name: decision for name, decision in decisions.items() if name not in ("device", BATCH)},
         **{f"note {number}": note for number, note in enumerate(log_notes, 1)},
     }
     return StartUp(essentials, details, notes, warnings)
+
+
+def _epoch(start: Start, config: RunConfig) -> dict[str, str]:
+    """How many samples an epoch has, where it is not each once."""
+    if config.data.sampling == "shuffle":
+        return {}
+    there = start.epoch_samples or start.train_samples
+    return {"epoch": f"{there:,} samples of {start.train_samples:,} images (data.sampling={config.data.sampling})"}
 
 
 def _count(number: float, unit: str) -> str:

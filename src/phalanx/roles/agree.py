@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from phalanx.config.batch import fit_batch, samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
+from phalanx.data.sampling import make_sampler
 from phalanx.data.sources.open import Splits, open_data
 from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
 from phalanx.engine.model_spec import ModelSpec
@@ -29,6 +31,7 @@ class Agreed:
     threads: int  # that read and decode
     splits: Splits
     spec: ModelSpec
+    asked_batch: int  # samples of a step; more than an epoch has are made fewer
 
     @property
     def config(self) -> RunConfig:
@@ -57,8 +60,10 @@ def agree(request: Request, role: Role) -> Agreed:
     threads = settings.threads if config.data.threads is None else config.data.threads
     splits = open_data(config.data, threads=threads)
     spec = ModelSpec.of(config, splits)
-    refuse_other_data(rendezvous, spec, splits, role.rank)
-    return Agreed(request, role, rendezvous, job_settings, settings, keeps_algorithms, threads, splits, spec)
+    asked, epoch_samples = samples_per_step(config), make_sampler(config.data, splits.train.labels).epoch_samples
+    refuse_other_data(rendezvous, spec, splits, min(asked, epoch_samples), role.rank)
+    request = replace(request, resolved=request.resolved.with_config(fit_batch(config, epoch_samples)))
+    return Agreed(request, role, rendezvous, job_settings, settings, keeps_algorithms, threads, splits, spec, asked)
 
 
 def _settings_for_job(request: Request, rendezvous: Rendezvous, role: Role) -> JobSettings:

@@ -60,17 +60,17 @@ class Training:
 def build_training(agreed: Agreed, tell: Callable[[str], None]) -> Training:
     """Build all parts, and put saved state into them. `tell` gets what data servers have to report while it trains."""
     config, role, spec, settings = agreed.config, agreed.role, agreed.spec, agreed.settings
-    plan = make_plan(config, len(agreed.splits.train), samples_per_step(config))
     service = _data_service(config, role, tell)
     pipeline = training_pipeline(
         config,
         agreed.splits.train,
-        batch=plan.samples_per_step,
+        batch=samples_per_step(config),
         threads=agreed.threads,
         share=Share(role.rank, role.world, config.optim.accumulate, config.train.micro_batches),
         pin=settings.device.type == "cuda",
         remote=service,
     )
+    plan = make_plan(config, pipeline.epoch_samples, pipeline.batch)
     sizes = plan_sizes(config.train.sizes, plan, spec.image_size)
     model = _model(config, spec, settings, sizes)
     if isinstance(model, FastNet):

@@ -15,12 +15,13 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from phalanx import cpu
-from phalanx.config.batch import samples_per_step
+from phalanx.config.batch import fit_batch, samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.base import Batch
 from phalanx.data.pipeline import evaluation_batches
+from phalanx.data.sampling import make_sampler
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.open import Splits, open_data
 from phalanx.engine.evaluate import Interrupted, evaluate
@@ -68,12 +69,14 @@ def make_evaluator(
     """An evaluator with the run's validation data and settings. `local_trainers` share its host."""
     threads = config.data.threads
     splits = open_data(config.data, threads=_choose(config, {}, local_trainers).threads if threads is None else threads)
+    epoch_samples = make_sampler(config.data, splits.train.labels).epoch_samples
+    config = fit_batch(config, epoch_samples)
     return Evaluator(
         config=config,
         folder=folder,
         splits=splits,
         spec=ModelSpec.of(config, splits),
-        plan=make_plan(config, len(splits.train), samples_per_step(config)),
+        plan=make_plan(config, epoch_samples, samples_per_step(config)),
         observer=Observer([EventFile(folder.path, EVALUATOR_EVENTS_FILE), make_display(console)]),
         bad=BadImages.of(config.data, splits.val, found_in=folder.quarantine),
         stopping=stopping,

@@ -10,12 +10,13 @@ from phalanx.engine.loss import loss_notes
 from phalanx.engine.sizes import describe_sizes
 from phalanx.observe.display import Display, PlainDisplay, make_display
 from phalanx.observe.lines import LogFile
-from phalanx.observe.start_up import describe_start, is_verbose
+from phalanx.observe.start_up import BATCH, describe_start, is_verbose
 from phalanx.optim.own import optimizer_notes
 from phalanx.optim.schedule import scaled_rate
 from phalanx.roles.agree import Agreed
 from phalanx.roles.build import Training
 from phalanx.roles.console import may_print
+from phalanx.roles.data_notes import data_notes
 from phalanx.roles.request import Request
 from phalanx.runs import events as ev
 from phalanx.runs.code import write_code
@@ -100,7 +101,9 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
         steps_per_epoch=plan.steps_per_epoch,
         total_steps=plan.total_steps,
         samples_per_step=plan.samples_per_step,
+        epoch_samples=training.pipeline.epoch_samples,
         decisions={
+            **_smaller_batch(agreed, training),
             **describe_sizes(training.sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in agreed.settings.decisions.items()},
         },
@@ -108,9 +111,24 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
     )
 
 
+def _smaller_batch(agreed: Agreed, training: Training) -> dict[str, str]:
+    """Why a step has fewer samples than were asked for."""
+    batch, there = training.plan.samples_per_step, training.pipeline.epoch_samples
+    if batch == agreed.asked_batch:
+        return {}
+    holder = "the data" if there == len(agreed.splits.train) else "an epoch"
+    return {BATCH: f"{batch:,} samples a step ({holder} has {there:,}; {agreed.asked_batch:,} were asked)"}
+
+
 def _notes(agreed: Agreed, training: Training) -> list[str]:
     config = agreed.config
-    return [*agreed.splits.notes, *training.notes, *loss_notes(config.loss), *optimizer_notes(config.optim)]
+    return [
+        *agreed.splits.notes,
+        *training.notes,
+        *data_notes(agreed.request, len(agreed.splits.train), len(agreed.splits.val)),
+        *loss_notes(config.loss),
+        *optimizer_notes(config.optim),
+    ]
 
 
 def _folder(request: Request, role: Role) -> RunFolder:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from phalanx.atomic import sync, write_text_atomically
 from phalanx.errors import UserError
+from phalanx.runs.fold_paths import refuse_cross_validation
 
 if TYPE_CHECKING:  # a missing checkpoint is refused without importing torch
     from torch import Tensor
@@ -303,6 +304,7 @@ def find(place: Path, *, prefer_best: bool = True) -> Path:
         found = best or latest_path(folder)
         if found:
             return found
+    refuse_cross_validation(place)
     raise UserError(
         f"no checkpoint at {place}",
         why="it is neither a run with checkpoints nor a checkpoint" if place.exists() else "there is no such folder",

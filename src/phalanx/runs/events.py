@@ -46,6 +46,7 @@ class Start(Event):
     samples_per_step: int
     decisions: dict[str, str]  # setting → "value (reason)"
     notes: list[str]
+    epoch_samples: int | None = None  # with repeats (data.sampling); older runs: train_samples
 
 
 @dataclass(frozen=True)
@@ -307,6 +308,9 @@ def read_events(run: Path, *, superseded: bool = False) -> list[Record]:
     """The events of a run in order of time, without those that a resume made void, or an incomplete last line."""
     path = run / EVENTS_FILE
     if not path.is_file():
+        from phalanx.runs.fold_paths import refuse_cross_validation  # here, because it imports this module
+
+        refuse_cross_validation(run)
         raise UserError(
             f"{run} is not a run", why=f"it has no {EVENTS_FILE}", remedy="give the folder that `phalanx train` named"
         )

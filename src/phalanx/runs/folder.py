@@ -18,6 +18,7 @@ from phalanx.config.text import read_yaml
 from phalanx.errors import UserError
 from phalanx.machine.cores import cpu_name
 from phalanx.runs.events import EVENTS_FILE
+from phalanx.runs.fold_paths import is_cross_validation, refuse_cross_validation, run_files
 
 RUNS = Path("runs")
 LOGS = "logs"  # of its processes, in the run's folder
@@ -84,9 +85,9 @@ def create_run(out: Path | None, name: str) -> RunFolder:
     """Create the run folder: `out`, or runs/NAME-TIME."""
     if out is None:
         return RunFolder(_new_folder(RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"))
-    if (out / EVENTS_FILE).exists():
+    if (out / EVENTS_FILE).exists() or is_cross_validation(out):
         raise UserError(
-            f"{out} holds a run already",
+            f"{out} holds a {'run' if (out / EVENTS_FILE).exists() else 'cross-validation'} already",
             why="a folder holds one run",
             remedy=f"continue it with `phalanx train --resume {out}`, or choose another --out",
         )
@@ -115,13 +116,14 @@ def find_run(place: Path | None) -> RunFolder:
     """The run at `place`, or the latest one under runs/."""
     if place is not None:
         if not (place / EVENTS_FILE).is_file():
+            refuse_cross_validation(place)
             raise UserError(
                 f"{place} is not a run",
                 why=f"it has no {EVENTS_FILE}" if place.is_dir() else "there is no such folder",
                 remedy="give the folder that `phalanx train` named, such as runs/digits-…",
             )
         return RunFolder(place)
-    runs = [path.parent for path in RUNS.glob(f"*/{EVENTS_FILE}")]
+    runs = [path.parent for path in run_files(RUNS, EVENTS_FILE)]
     if not runs:
         raise UserError(
             "there is no run to resume here",

@@ -8,8 +8,18 @@ from phalanx.config.durations import Duration
 from phalanx.errors import UserError
 from phalanx.runs import checkpoint
 from phalanx.runs.events import EVENTS_FILE
-from phalanx.runs.folder import RunFolder, find_run
+from phalanx.runs.fold_paths import FOLDS_FILE, is_cross_validation, run_files
+from phalanx.runs.folder import RUNS, RunFolder, find_run
 from phalanx.runs.rewind import ASIDE, last_start
+
+
+def find_cross_validation(place: Path | None) -> Path | None:
+    """The cross-validation at `place`, or that of the latest run under runs/; None if it is a single run."""
+    if place is not None:
+        return place if is_cross_validation(place) else None
+    heads = [path for name in (EVENTS_FILE, FOLDS_FILE) for path in run_files(RUNS, name)]
+    latest = max(heads, key=lambda path: path.stat().st_mtime, default=None)
+    return next((path for path in latest.parents[:2] if is_cross_validation(path)), None) if latest else None
 
 
 def choose(place: Path | None, at: str | None) -> tuple[RunFolder, int | None]:

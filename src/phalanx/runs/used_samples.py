@@ -19,7 +19,7 @@ def samples_used(records: Iterable[Mapping[str, Any]]) -> dict[int, npt.NDArray[
     num_samples = 0
     for record in records:
         if record["kind"] == ev.Start.kind:
-            num_samples = record["train_samples"]
+            num_samples = record.get("epoch_samples") or record["train_samples"]
         elif record["kind"] == ev.Step.kind:
             for epoch, first, end in record["used"]:
                 counts.setdefault(epoch, np.zeros(num_samples, dtype=np.int64))[first:end] += 1

@@ -31,6 +31,14 @@ def test_a_lease_has_the_epoch_and_the_samples() -> None:
         unpack_lease(memoryview(pack_lease(WORK)), 9)
 
 
+def test_repeats_of_samples_are_leased_where_there_are_some() -> None:
+    work = Work(7, 100, ((0, np.array([5, 15, 99])),), 3, last=True)  # repeats of the sample 5 and of the sample 9
+    assert unpack_lease(memoryview(pack_lease(work)), 10, repeats=True).micro[0][1].tolist() == [5, 15, 99]
+    for num_samples, repeats in ((10, False), (9, True)):
+        with pytest.raises(Refused, match="samples"):
+            unpack_lease(memoryview(pack_lease(work)), num_samples, repeats=repeats)
+
+
 def test_a_batch_comes_back_as_it_was() -> None:
     before, bad = micro_batches(), [(3, "truncated"), (4, "kein Bild: ü")]
     packed = pack_batch(before, bad)

@@ -47,6 +47,22 @@ def test_batches_are_the_same_however_they_are_made(expected: list[object], stan
     assert report["by"] == "shared memory"
 
 
+def test_repeated_samples_of_rare_classes_come_from_servers(tmp_path: Path) -> None:
+    data = write_photographs(tmp_path / "data", 12)
+    for number in range(3, 12):
+        (data / "b" / f"{number}.jpg").unlink()
+    servers = Servers(tmp_path, configured(data, "data.sampling=oversample"))
+    try:
+        servers.start(0)
+        mine = pipeline_of(servers.config)
+        assert (len(mine.source), mine.epoch_samples) == (12, 20)
+        made = taken(pipeline_of(servers.config, remote=servers.service(0)), 6)
+        assert content(made) == content(taken(mine, 6))
+        assert max(int(batch.micro[0].indices.max()) for batch in made) >= 12, "repeats are among them"
+    finally:
+        servers.kill()
+
+
 def test_three_servers_and_one_is_killed_in_mid_epoch(expected: list[object], servers: Servers) -> None:
     for number in range(3):
         servers.start(number, pause_s=0.02)

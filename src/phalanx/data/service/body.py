@@ -28,7 +28,7 @@ def pack_lease(work: Work) -> bytes:
 
 
 def unpack_lease(control: memoryview, num_samples: int, *, repeats: bool = False) -> Work:
-    """The samples that a trainer needs of a split that has `num_samples`; with `repeats`, see `balanced_order`."""
+    """The samples that a trainer needs of a split that has `num_samples`; with `repeats`, see `drawn_order`."""
     (epoch, count), table = _unpack(_LEASE, control, 0), _LEASE.size
     parts = [_unpack(_PART, control, table + i * _PART.size) for i in range(count)]
     start = table + count * _PART.size

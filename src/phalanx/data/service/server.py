@@ -108,8 +108,8 @@ class Server:
         header, session = request.header, self._sessions.get(request.identity)
         if session is None or session.number != header.session:
             return self._reply(request, DataMessageKind.UNKNOWN)
-        balanced = self._terms.get("data.sampling") == "balanced"
-        work = unpack_lease(request.message.control, self._terms["training samples"], repeats=balanced)
+        repeats = self._terms.get("data.sampling", "shuffle") != "shuffle"
+        work = unpack_lease(request.message.control, self._terms["training samples"], repeats=repeats)
         place = session.place(header.slot)
         return self._batch_workers.add(BatchRequest(session, header.number, work, header.slot, place))
 

@@ -23,12 +23,7 @@ def holdout_indices(labels: Labels, share: float) -> Indices:
 
 def split_holdout(source: Labelled, share: float, where: str) -> tuple[Labelled, Labelled, list[str]]:
     """(training part, validation part, notes for the user)."""
-    if not 0 < share < 1:
-        raise UserError(
-            f"there is no validation data: {where} has no such part and data.val_share is {share:g}",
-            why="a run is judged on images that it was not trained on",
-            remedy="set data.val_share between 0 and 1, such as 0.1, or name the data with data.val",
-        )
+    refuse_share(share, where)
     chosen = holdout_indices(source.labels, share)
     if not len(chosen):
         raise UserError(
@@ -52,6 +47,16 @@ def _held_out(chosen: int, samples: int, share: float) -> str:
         why = " and at least one of each class" if more > 0 else " in whole images of each class"
     real = f"{chosen:,} of {samples:,} images held out ({100 * chosen / samples:.1f} %"
     return f"validation: {real}; data.val_share={share:g}{why})"
+
+
+def refuse_share(share: float, where: str) -> None:
+    """Refuse a share that leaves nothing to train on, or nothing to validate."""
+    if not 0 < share < 1:
+        raise UserError(
+            f"there is no validation data: {where} has no such part and data.val_share is {share:g}",
+            why="a run is judged on images that it was not trained on",
+            remedy="set data.val_share between 0 and 1, such as 0.1, or name the data with data.val",
+        )
 
 
 def with_classes(source: Labelled, classes: list[str], where: str) -> tuple[Labelled, list[str]]:

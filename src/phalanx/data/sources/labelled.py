@@ -29,6 +29,7 @@ class Labelled(ABC):
     extent: tuple[int, int] | None = None  # height and width, where the format has one for all images
     notes: tuple[str, ...] = ()  # for the user, about how the data was found
     left_out: tuple[tuple[str, str], ...] = ()  # (absolute path, reason) of files that the data names and lacks
+    groups: list[str] | None = None  # data.group_field: what each sample belongs to, such as a patient
 
     def __len__(self) -> int:
         return len(self.labels)

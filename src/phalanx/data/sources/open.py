@@ -8,10 +8,11 @@ from pathlib import Path
 from phalanx.config.schema import DataConfig
 from phalanx.data.sources.class_names import find_naming, known_in_order, places_of
 from phalanx.data.sources.dataset import open_dataset, open_dataset_val
+from phalanx.data.sources.divide import divide
 from phalanx.data.sources.encoded import decode_pool, decoded_as, slow_decoding
 from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.formats import FORMATS, HUB, USER_CODE, recognise
-from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classes
+from phalanx.data.sources.holdout import are_numbers, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
 from phalanx.data.sources.one_class import one_class, only_class
@@ -28,6 +29,7 @@ class Splits:
     train: Labelled
     val: Labelled
     notes: list[str]
+    test: Labelled | None = None  # the data's own validation part, where a fold is validated instead
 
 
 def open_data(config: DataConfig, *, threads: int) -> Splits:
@@ -35,16 +37,15 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
 
     `threads` decode compressed images, for both splits together; with 0 the calling thread decodes.
     """
-    train, val, notes = _opened(config, threads)
-    if (only := only_class(train)) is not None:
-        raise one_class(train, only, config.source, recognise(config.source)[1])
-    if val is None:
-        train, val, more = split_holdout(train, config.val_share, config.source)
-        notes += more
-    val = replace(val, image_size=train.image_size, mean=train.mean, std=train.std)
+    whole, own_val, notes = _opened(config, threads)
+    if (only := only_class(whole)) is not None:
+        raise one_class(whole, only, config.source, recognise(config.source)[1])
+    train, val, test, more = divide(whole, own_val, config)
+    judged = [val] if test is None else [val, test]
+    judged = [replace(part, image_size=train.image_size, mean=train.mean, std=train.std) for part in judged]
     # Last, so that leaving out one sample does not move others between the splits.
-    (train, val), left_out = _without_quarantined(config, [train, val])
-    return Splits(train, val, [*notes, *left_out])
+    (train, val, *others), left_out = _without_quarantined(config, [train, *judged])
+    return Splits(train, val, [*notes, *more, *left_out], *others)
 
 
 def open_parts(config: DataConfig, *, threads: int) -> tuple[dict[Part, Labelled], list[str]]:
