@@ -18,6 +18,7 @@ from rich.console import Console
 from phalanx.commands.data_contact import draw_contact_sheet
 from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.data.decode.images import BadImage, broken_means_bad
+from phalanx.data.sources.array_files.source import StoredSource
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.formats import recognise
@@ -68,6 +69,11 @@ def _looked(source: Labelled, console: Console) -> Look:
         sizes = np.tile(np.array(source.images.shape[1:3], dtype=np.int64), (len(source), 1))
         lengths = sizes.prod(axis=1) * source.channels
         return Look(sizes, lengths, Counter({"pixels": len(source)}), len(source), len(source))
+    if isinstance(source, StoredSource):
+        sizes = np.tile(np.array([source.layout.height, source.layout.width]), (len(source), 1))
+        lengths = np.full(len(source), source.parts[0].entry.row_bytes)
+        kind = f"{source.parts[0].entry.dtype.name} pixels"
+        return Look(sizes, lengths, Counter({kind: len(source)}), len(source), len(source))
     assert isinstance(source, EncodedSource)
     count = min(len(source), MAX_LOOKED_AT)
     chosen = [i * len(source) // count for i in range(count)]

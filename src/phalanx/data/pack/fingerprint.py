@@ -38,6 +38,7 @@ def _samples(source: Labelled, places: Sequence[Path]) -> Iterator[bytes | memor
         yield source.offsets.tobytes()
         yield from (_stamp(shard.path) for shard in source.shards)
     else:
+        yield from map(_stamp, source.containers)
         prefixes = [f"{place}{os.sep}" for place in places]  # one place can have several paths
         for index in range(len(source)):
             name = source.name(index)

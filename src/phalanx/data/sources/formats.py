@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phalanx.custom import is_data_reference
+from phalanx.data.sources.array_files.find_arrays import HDF5, NPY, NPZ, ArrayKind
+from phalanx.data.sources.array_files.open_arrays import open_arrays
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
 from phalanx.data.sources.folders import look, open_class_folders
@@ -37,6 +39,7 @@ class Format:
     val: Callable[[Path, OpenRequest], Labelled | None]  # the validation part, if there is one
     has_path: bool = True
     takes_patterns: bool = False  # whether it can be several files: globs and ranges
+    holds_parts: Callable[[Path], bool] = Path.is_dir  # whether a path may hold several splits, and not just one
 
 
 USER_CODE = "python"  # instead of a format: the user's own dataset
@@ -185,6 +188,18 @@ def _shard_format(looks_like: str, shards: ShardFormat) -> Format:
     return Format(looks_like, shards.recognises, shards.train, shards.val, takes_patterns=True)
 
 
+def _array_format(looks_like: str, kind: ArrayKind) -> Format:
+    def train(path: Path, request: OpenRequest) -> Labelled:
+        source = open_arrays(kind, path, "train", request)
+        assert source is not None
+        return source
+
+    def val(path: Path, request: OpenRequest) -> Labelled | None:
+        return open_arrays(kind, path, "val", request)
+
+    return Format(looks_like, kind.recognises, train, val, holds_parts=kind.holds_parts)
+
+
 RECORDIO = ShardFormat("RecordIO", re.compile(r"\.rec$"), is_recordio, open_recordio)
 # TF-Slim's files have no ending: train-00000-of-01024.
 TFRECORD = ShardFormat(
@@ -242,6 +257,9 @@ FORMATS: dict[str, Format] = {
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
     "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
+    "npz": _array_format("NumPy's .npz with images and labels (MedMNIST's, Keras's mnist.npz)", NPZ),
+    "npy": _array_format("NumPy's .npy: X_train.npy and y_train.npy, or a file for each class", NPY),
+    "hdf5": _array_format("HDF5 with images and labels (.h5)", HDF5),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",
         _holds_images,

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ class Labelled(ABC):
     std: tuple[float, ...]
     extent: tuple[int, int] | None = None  # height and width, where the format has one for all images
     notes: tuple[str, ...] = ()  # for the user, about how the data was found
+    containers: tuple[Path, ...] = ()  # files that hold many samples each, where a sample's name is not a file's
 
     def __len__(self) -> int:
         return len(self.labels)

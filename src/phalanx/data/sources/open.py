@@ -135,8 +135,9 @@ def _without_quarantined(config: DataConfig, splits: list[Labelled]) -> tuple[li
 
 def _open_one(text: str, request: OpenRequest) -> Labelled:
     name, path, manifest = _found(text, request.config)
-    # A path of a file names all of the data. A folder or the user's own dataset may have a validation part.
-    val = _val(name, path, manifest, request) if path.is_dir() or name == USER_CODE else None
+    # Most files are all of the data. A folder, arrays or the user's own dataset may have a validation part.
+    has_parts = name == USER_CODE or FORMATS[name].holds_parts(path)
+    val = _val(name, path, manifest, request) if has_parts else None
     return _train(name, path, manifest, request) if val is None else val
 
 

@@ -59,7 +59,7 @@ def _start(path: Path) -> bytes:
 
 def _unpacked(path: Path, advance: Callable[[int], None]) -> Shard:
     stamp = Stamp.of(path)
-    target = _target(path, stamp)
+    target = target_of(path, stamp)
     if not can_write_into(target.parent):
         raise UserError(
             f"{path} has to be unpacked, and there is no folder for it",
@@ -75,9 +75,10 @@ def _unpacked(path: Path, advance: Callable[[int], None]) -> Shard:
     return Shard(path, stamp, target, Stamp.of(target), (note,))
 
 
-def _target(path: Path, stamp: Stamp) -> Path:
+def target_of(path: Path, stamp: Stamp, part: str = "") -> Path:
+    """Where a file, or a part of it, is unpacked to. A file that changes gets another place."""
     try:
-        return path_in_cache(path, "unpacked", f".{stamp.size:x}-{stamp.mtime_ns:x}")
+        return path_in_cache(path, "unpacked", f"{part}.{stamp.size:x}-{stamp.mtime_ns:x}")
     except RuntimeError as error:
         raise UserError(
             f"{path} has to be unpacked, and there is no folder for it",
@@ -87,7 +88,7 @@ def _target(path: Path, stamp: Stamp) -> Path:
 
 
 def _unpack(path: Path, target: Path, advance: Callable[[int], None]) -> None:
-    _refuse_full_disk(path, target, path.stat().st_size)
+    refuse_full_disk(path, target, path.stat().st_size)
     with path.open("rb") as packed:
         try:
             with write_atomically(target) as out:
@@ -105,13 +106,14 @@ def _copy(path: Path, target: Path, packed: BinaryIO, out: BinaryIO, advance: Ca
     with gzip.GzipFile(fileobj=packed) as file:
         for number, piece in enumerate(iter(lambda: file.read(PIECE), b"")):
             if number % 64 == 0:
-                _refuse_full_disk(path, target, 0)
+                refuse_full_disk(path, target, 0)
             out.write(piece)
             advance(packed.tell() - done)
             done = packed.tell()
 
 
-def _refuse_full_disk(path: Path, target: Path, needed: int) -> None:
+def refuse_full_disk(path: Path, target: Path, needed: int) -> None:
+    """Refuse to write where the disk has no room for so many bytes."""
     free = shutil.disk_usage(target.parent).free
     if free < needed + RESERVE:
         raise UserError(
