@@ -8,6 +8,7 @@ from pathlib import Path
 
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSubset
+from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.raw import RawSource
 from phalanx.data.sources.shards.shard_source import ShardSource
@@ -43,7 +44,8 @@ def _samples(source: Labelled, places: Sequence[Path]) -> Iterator[bytes | memor
         for index in range(len(source)):
             name = source.name(index)
             short = next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
-            yield os.fsencode(short) + b"\0" + _stamp(Path(name))
+            stamp = source.stamp(index).encode() + b"\0" if isinstance(source, FileSource) else _stamp(Path(name))
+            yield os.fsencode(short) + b"\0" + stamp
 
 
 def _stamp(file: Path) -> bytes:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.labelled import Labels
+from phalanx.data.sources.stamp import Stamp
 from phalanx.data.sources.window import read_at
 from phalanx.errors import UserError
 
@@ -44,6 +46,48 @@ class Names:
         return bytes(self._buffer[self._ends[index] : self._ends[index + 1]])
 
 
+class Storage(Protocol):
+    """Where files in folders are: on disk, in an archive, or at a remote location."""
+
+    notes: tuple[str, ...]  # for the user
+
+    def look(self, folder: Path, *, until_image: bool = False) -> "Listing":
+        """The entries of a folder; with `until_image` the first image is enough."""
+        ...
+
+    def read(self, path: bytes) -> bytes:
+        """A file. Raises OSError or BadImage. Called from several threads at once."""
+        ...
+
+    def stamp(self, path: bytes) -> str:
+        """Another one means that the file has changed."""
+        ...
+
+
+class Disk:
+    """Files on disk."""
+
+    notes: tuple[str, ...] = ()
+
+    def look(self, folder: Path, *, until_image: bool = False) -> "Listing":
+        return look(folder)
+
+    def read(self, path: bytes) -> bytes:
+        # Takes half the time of Path.read_bytes, most of which holds Python's lock.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_at(descriptor, 0, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
+
+    def stamp(self, path: bytes) -> str:
+        stamp = Stamp.of(Path(os.fsdecode(path)))
+        return f"{stamp.size} {stamp.mtime_ns}"
+
+
+DISK: Storage = Disk()
+
+
 @dataclass(kw_only=True)
 class FileSource(EncodedSource):
     """A Source of image files, named relative to `root`. `label_list` is the file that gave the labels, if any."""
@@ -51,15 +95,16 @@ class FileSource(EncodedSource):
     root: Path
     names: Names
     label_list: Path | None = None
+    storage: Storage = DISK
 
     def encoded(self, index: int) -> bytes:
-        # Takes half the time of Path.read_bytes, most of which holds Python's lock.
-        path = os.path.join(os.fsencode(self.root), self.names[index])  # noqa: PTH118 - names are bytes
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return read_at(descriptor, 0, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
+        return self.storage.read(self.path(index))
+
+    def stamp(self, index: int) -> str:
+        return self.storage.stamp(self.path(index))
+
+    def path(self, index: int) -> bytes:
+        return os.path.join(os.fsencode(self.root), self.names[index])  # noqa: PTH118 - names are bytes
 
     def name(self, index: int) -> str:
         return str(self._path(index))
@@ -101,6 +146,7 @@ def file_source(
     pool: Executor | None,
     label_list: Path | None = None,
     notes: tuple[str, ...] = (),
+    storage: Storage = DISK,
 ) -> FileSource:
     """A FileSource with ImageNet's defaults."""
     suggestion = suggested(what, channels)
@@ -117,12 +163,15 @@ def file_source(
         std=suggestion.std,
         notes=notes,
         pool=pool,
+        storage=storage,
     )
 
 
-def open_class_folders(folder: Path, *, channels: int | None, pool: Executor | None) -> FileSource:
+def open_class_folders(
+    folder: Path, *, channels: int | None, pool: Executor | None, storage: Storage = DISK
+) -> FileSource:
     """Each folder in `folder` is a class, in the order of their names; its images may lie in folders below it."""
-    found = look(folder)
+    found = storage.look(folder)
     if not found.folders:
         raise UserError(
             f"{folder} holds no class folders",
@@ -131,7 +180,7 @@ def open_class_folders(folder: Path, *, channels: int | None, pool: Executor | N
         )
     names, counts, others = Names(), [], found.others
     for name in found.folders:
-        images, ignored = images_below(folder / os.fsdecode(name))
+        images, ignored = images_below(folder / os.fsdecode(name), storage)
         for image in images:
             names.append(name + b"/" + image)
         counts.append(len(images))
@@ -146,6 +195,7 @@ def open_class_folders(folder: Path, *, channels: int | None, pool: Executor | N
         channels=channels,
         pool=pool,
         notes=_left_out(folder, len(found.images), others),
+        storage=storage,
     )
 
 
@@ -183,12 +233,12 @@ def look(folder: Path) -> Listing:
     return found
 
 
-def images_below(folder: Path) -> tuple[list[bytes], int]:
+def images_below(folder: Path, storage: Storage = DISK) -> tuple[list[bytes], int]:
     """All images of a folder and of the folders in it, relative to it; and how many other files there are."""
-    found = look(folder)
-    images, others = found.images, found.others
+    found = storage.look(folder)
+    images, others = [*found.images], found.others
     for name in found.folders:
-        deeper, more = images_below(folder / os.fsdecode(name))
+        deeper, more = images_below(folder / os.fsdecode(name), storage)
         images += [name + b"/" + image for image in deeper]
         others += more
     return images, others

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phalanx.custom import is_data_reference
+from phalanx.data.sources.archives.archive_format import TAR, ZIP, ArchiveFormat, below_single_folders
 from phalanx.data.sources.array_files.find_arrays import HDF5, NPY, NPZ, ArrayKind
 from phalanx.data.sources.array_files.open_arrays import open_arrays
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
-from phalanx.data.sources.folders import look, open_class_folders
+from phalanx.data.sources.folders import Storage, look, open_class_folders
 from phalanx.data.sources.idx import find_idx, open_idx
-from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.lists import open_flat_folder, open_list
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
@@ -115,11 +116,11 @@ def _holds_images(path: Path) -> bool:
 
 
 def _train_folder(path: Path, request: OpenRequest) -> Labelled:
-    return _images(_parts(path)[0], request)
+    return _images(_parts(path, request.storage)[0], request)
 
 
 def _val_folder(path: Path, request: OpenRequest) -> Labelled | None:
-    val = _parts(path)[1]
+    val = _parts(path, request.storage)[1]
     if val is None:
         return None
     source = _images(val, request)
@@ -128,22 +129,22 @@ def _val_folder(path: Path, request: OpenRequest) -> Labelled | None:
     return replace(source, notes=(*source.notes, f"validation: {val} (there is no val folder beside it)"))
 
 
-def _parts(path: Path) -> tuple[Path, Path | None]:
+def _parts(path: Path, storage: Storage) -> tuple[Path, Path | None]:
     """The training and validation folders in a folder; or the folder itself, if there is no split."""
-    folders = [os.fsdecode(name) for name in look(path).folders]
+    folders = [os.fsdecode(name) for name in storage.look(path).folders]
     val = next((path / name for name in VAL_NAMES if name in folders), None)
     # A class may be called `train`: then its images are directly in it, and other classes beside it.
     only_parts = bool(folders) and {"train", *VAL_NAMES}.issuperset(folders)
-    if only_parts or ("train" in folders and look(path / "train").folders):
+    if only_parts or ("train" in folders and storage.look(path / "train").folders):
         return path / "train", val
     return path, None
 
 
 def _images(folder: Path, request: OpenRequest) -> Labelled:
     """Class folders; or, if the classes are known, images directly in the folder with a list of their labels."""
-    found = look(folder)
+    found = request.storage.look(folder)
     if found.folders or not found.images or request.classes is None:
-        return open_class_folders(folder, channels=request.channels, pool=request.pool)
+        return open_class_folders(folder, channels=request.channels, pool=request.pool, storage=request.storage)
     labels = request.config.val_labels
     if labels is None:
         raise UserError(
@@ -186,6 +187,31 @@ def _train_huggingface(path: Path, request: OpenRequest) -> Labelled:
 
 def _shard_format(looks_like: str, shards: ShardFormat) -> Format:
     return Format(looks_like, shards.recognises, shards.train, shards.val, takes_patterns=True)
+
+
+def _archive_format(looks_like: str, archive: ArchiveFormat) -> Format:
+    """An archive of class folders, which are found as on disk."""
+
+    def opened(path: Path, request: OpenRequest, part: Part) -> Labelled | None:
+        storage = archive.open(path, salvage=request.config.salvage)
+        inside = replace(request, storage=storage)
+        open_part = _train_folder if part == "train" else _val_folder
+        source = open_part(below_single_folders(storage, path), inside)
+        return None if source is None else replace(source, containers=(path,), notes=(*storage.notes, *source.notes))
+
+    def train(path: Path, request: OpenRequest) -> Labelled:
+        source = opened(path, request, "train")
+        assert source is not None
+        return source
+
+    def val(path: Path, request: OpenRequest) -> Labelled | None:
+        source = opened(path, request, "val")
+        beside = archive.val_beside(path) if source is None else None
+        if beside is None:
+            return source
+        return replace(train(beside, request), notes=(f"validation: {beside}, found beside {path.name}",))
+
+    return Format(looks_like, archive.recognises, train, val, holds_parts=Path.exists)
 
 
 def _array_format(looks_like: str, kind: ArrayKind) -> Format:
@@ -254,6 +280,8 @@ FORMATS: dict[str, Format] = {
         _train_huggingface,
         lambda path, request: open_huggingface(path, "val", request),
     ),
+    "zip": _archive_format("a .zip with class folders", ZIP),
+    "tar": _archive_format("a .tar or .tgz with class folders", TAR),
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
     "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),

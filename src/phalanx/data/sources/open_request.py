@@ -4,6 +4,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from phalanx.config.schema import DataConfig
+from phalanx.data.sources.folders import DISK, Storage
 
 
 @dataclass(frozen=True)
@@ -14,3 +15,4 @@ class OpenRequest:
     channels: int | None
     pool: Executor | None
     classes: list[str] | None = None
+    storage: Storage = DISK

@@ -233,7 +233,7 @@ def test_gzipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = opened(packed)
     assert [source.encoded(i) for i in range(3)] == [plain.encoded(i) for i in range(3)]
     assert source.name(0) == f"{packed} #0 (offset 0)"
-    assert "is compressed and is read through a copy" in source.notes[0]
+    assert "is compressed (unpacked shards save the time) and is read through a copy in" in source.notes[0]
 
 
 @needs_real_data

@@ -3,20 +3,14 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 from rich.console import Console
 
-from phalanx.atomic import write_atomically
 from phalanx.data.sources.array_files.entry import ArrayEntry, Offsets, Values
-from phalanx.data.sources.shards.file_cache import can_write_into, process_lock
-from phalanx.data.sources.shards.indexing import Shard
 from phalanx.data.sources.shards.shard_source import Files
-from phalanx.data.sources.shards.unpack import refuse_full_disk, target_of
-from phalanx.data.sources.stamp import Stamp
-from phalanx.errors import UserError
+from phalanx.data.sources.shards.unpack import CheckSpace, copy_in_cache
 from phalanx.observe.progress import megabytes
 
 IN_MEMORY_BYTES = 1 << 30  # a larger array that is compressed is unpacked into the cache folder instead
@@ -75,30 +69,16 @@ def _collected(entry: ArrayEntry, advance: Callable[[int], None]) -> bytearray:
 
 def _unpacked(entry: ArrayEntry) -> OpenRows:
     """The rows of an array in a file of their own, which is made once."""
-    target = _target(entry)
-    if not can_write_into(target.parent):
-        raise UserError(
-            f"{entry.name} of {entry.file.path} has to be unpacked, and there is no folder for it",
-            why=f"{target.parent} cannot be written, and {entry.nbytes / 1e9:.1f} GB do not stay in memory",
-            remedy="save the array uncompressed, or set XDG_CACHE_HOME to a folder with space",
-        )
-    with process_lock(target.parent, f"unpacking into {target.parent}"):
-        if Stamp.of(target).size != entry.nbytes:
-            for old in target.parent.glob(f"{target.stem}.*"):  # of the same array, before it changed
-                old.unlink(missing_ok=True)
-            refuse_full_disk(entry.file.path, target, entry.nbytes)
-            what = f"unpacking {entry.name} of {entry.file.path.name}"
-            with megabytes(Console(stderr=True), what, entry.nbytes) as advance, write_atomically(target) as out:
-                for piece in entry.pieces():
-                    out.write(piece)
-                    advance(len(piece))
-    stamp = Stamp.of(target)
-    files = Files([Shard(entry.file.path, entry.file.stamp, target, stamp)])
-    offsets = np.arange(entry.shape[0], dtype=np.int64) * entry.row_bytes
-    note = f"{entry.name} of {entry.file.path} is compressed and is read through a copy in {target.parent}"
-    return OpenRows(RowsInFile(files, offsets, entry.shape[1:], entry.dtype), (*entry.file.notes, note))
 
+    def write(out: BinaryIO, check_space: CheckSpace) -> None:
+        what = f"unpacking {entry.name} of {entry.file.path.name}"
+        with megabytes(Console(stderr=True), what, entry.nbytes) as advance:
+            for piece in entry.pieces():
+                out.write(piece)
+                advance(len(piece))
 
-def _target(entry: ArrayEntry) -> Path:
     name = hashlib.sha256(entry.name.encode()).hexdigest()[:12]
-    return target_of(entry.file.path, entry.file.stamp, f".{name}")
+    note = f"({entry.name}) is compressed and is read through a copy in"
+    copy = copy_in_cache(entry.file.path, write, needed=entry.nbytes, note=note, variant=f".{name}")
+    offsets = np.arange(entry.shape[0], dtype=np.int64) * entry.row_bytes
+    return OpenRows(RowsInFile(Files([copy]), offsets, entry.shape[1:], entry.dtype), (*entry.file.notes, *copy.notes))

@@ -1,5 +1,6 @@
-"""Gzipped shards, which have no random access: they are unpacked once, into the user's cache folder."""
+"""Shards without random access, as gzipped ones: they are unpacked once, into the user's cache folder."""
 
+import glob
 import gzip
 import shutil
 import zlib
@@ -20,6 +21,8 @@ GZIP = b"\x1f\x8b"
 OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 PIECE = 1 << 20
 RESERVE = 256 << 20  # bytes of the disk that stay free
+
+CheckSpace = Callable[[], None]  # raises if the disk is nearly full
 
 
 def readable_shards(paths: Sequence[Path]) -> list[Shard]:
@@ -58,66 +61,79 @@ def _start(path: Path) -> bytes:
 
 
 def _unpacked(path: Path, advance: Callable[[int], None]) -> Shard:
-    stamp = Stamp.of(path)
-    target = target_of(path, stamp)
-    if not can_write_into(target.parent):
-        raise UserError(
-            f"{path} has to be unpacked, and there is no folder for it",
-            why=f"{target.parent} cannot be written",
-            remedy="unpack it yourself, or set XDG_CACHE_HOME to a folder with space",
-        )
-    with process_lock(target.parent, f"unpacking into {target.parent}"):
-        if not target.exists():
-            for old in target.parent.glob(f"{target.stem}.*"):  # of the same path, before it changed
-                old.unlink(missing_ok=True)
-            _unpack(path, target, advance)
-    note = f"{path} is compressed and is read through a copy in {target.parent}; unpacked shards need none"
-    return Shard(path, stamp, target, Stamp.of(target), (note,))
+    def unpack(out: BinaryIO, check_space: CheckSpace) -> None:
+        with path.open("rb") as packed:
+            try:
+                _copy(packed, out, check_space, advance)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise UserError(
+                    f"{path} is damaged near offset {packed.tell():,}",
+                    why=f"it does not unpack: {error}",
+                    remedy="copy or download the file again",
+                ) from error
+
+    note = "is compressed (unpacked shards save the time) and is read through a copy in"
+    return copy_in_cache(path, unpack, needed=path.stat().st_size, note=note)
 
 
-def target_of(path: Path, stamp: Stamp, part: str = "") -> Path:
-    """Where a file, or a part of it, is unpacked to. A file that changes gets another place."""
-    try:
-        return path_in_cache(path, "unpacked", f"{part}.{stamp.size:x}-{stamp.mtime_ns:x}")
-    except RuntimeError as error:
-        raise UserError(
-            f"{path} has to be unpacked, and there is no folder for it",
-            why=str(error),
-            remedy="unpack it yourself, or set XDG_CACHE_HOME to a folder with space",
-        ) from error
-
-
-def _unpack(path: Path, target: Path, advance: Callable[[int], None]) -> None:
-    refuse_full_disk(path, target, path.stat().st_size)
-    with path.open("rb") as packed:
-        try:
-            with write_atomically(target) as out:
-                _copy(path, target, packed, out, advance)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise UserError(
-                f"{path} is damaged near offset {packed.tell():,}",
-                why=f"it does not unpack: {error}",
-                remedy="copy or download the file again",
-            ) from error
-
-
-def _copy(path: Path, target: Path, packed: BinaryIO, out: BinaryIO, advance: Callable[[int], None]) -> None:
+def _copy(packed: BinaryIO, out: BinaryIO, check_space: CheckSpace, advance: Callable[[int], None]) -> None:
     done = 0
     with gzip.GzipFile(fileobj=packed) as file:
         for number, piece in enumerate(iter(lambda: file.read(PIECE), b"")):
             if number % 64 == 0:
-                refuse_full_disk(path, target, 0)
+                check_space()
             out.write(piece)
             advance(packed.tell() - done)
             done = packed.tell()
 
 
-def refuse_full_disk(path: Path, target: Path, needed: int) -> None:
-    """Refuse to write where the disk has no room for so many bytes."""
+def copy_in_cache(
+    path: Path, write: Callable[[BinaryIO, CheckSpace], None], *, needed: int, note: str, variant: str = ""
+) -> Shard:
+    """A file that is read through a copy in another form, which `write` makes once, in the user's cache folder.
+
+    `needed` bytes have to fit on the disk. A path may have copies of several variants. Of several processes that start
+    together, one makes the copy and the others wait for it.
+    """
+    stamp = Stamp.of(path)
+    of_stamp = f".{stamp.size:x}-{stamp.mtime_ns:x}"
+    target = _target(path, of_stamp + variant)
+    if not can_write_into(target.parent):
+        raise _no_folder(path, f"{target.parent} cannot be written")
+    with process_lock(target.parent, f"unpacking into {target.parent}"):
+        if not target.exists():
+            stem = target.name.removesuffix(of_stamp + variant)
+            for old in target.parent.glob(f"{glob.escape(stem)}.*"):
+                if not old.name.startswith(stem + of_stamp):  # of the same path, before it changed
+                    old.unlink(missing_ok=True)
+            _refuse_full_disk(path, target, needed)
+            with write_atomically(target) as out:
+                write(out, lambda: _refuse_full_disk(path, target, 0))
+    made = Stamp.of(target)
+    return Shard(path, stamp, target, made, (f"{path} {note} {target.parent} ({made.size / 1e6:,.1f} MB)",))
+
+
+def _target(path: Path, ending: str) -> Path:
+    try:
+        return path_in_cache(path, "unpacked", ending)
+    except RuntimeError as error:
+        raise _no_folder(path, str(error)) from error
+
+
+def _no_folder(path: Path, why: str) -> UserError:
+    return UserError(
+        f"{path} has to be unpacked, and there is no folder for it",
+        why=why,
+        remedy="unpack it yourself, or set XDG_CACHE_HOME to a folder with space",
+    )
+
+
+def _refuse_full_disk(path: Path, target: Path, needed: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if free < needed + RESERVE:
         raise UserError(
             f"there is no space to unpack {path}",
-            why=f"{target.parent} has {free / 1e9:.1f} GB left, and {RESERVE / 1e9:.2f} GB of it stay free",
+            why=f"{target.parent} has {free / 1e9:.1f} GB left, and {RESERVE / 1e9:.2f} GB of it stay free"
+            + (f"; {needed / 1e9:.1f} GB are needed" if needed else ""),
             remedy="make space, unpack it yourself elsewhere, or set XDG_CACHE_HOME to a folder with space",
         )
