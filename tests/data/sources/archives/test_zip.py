@@ -105,7 +105,7 @@ class Unseekable(io.RawIOBase):
 
 def streamed(path: Path, members: Members) -> None:
     out = Unseekable()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[arg-type]
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
     path.write_bytes(out.data)
