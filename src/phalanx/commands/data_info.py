@@ -53,7 +53,7 @@ def show_info(console: Console, source: str, settings: list[str], out: Path | No
     sheet = out or Path(f"{_short_name(source)}-contact.png")
     first = next(iter(parts.values()))
     draw_contact_sheet(first, sheet)
-    about = _about(source, recognise(source)[0], parts, looks, notes, sheet)
+    about = _about(source, recognise(source, config.remote_options)[0], parts, looks, notes, sheet)
     if as_json:
         print_line(console, json.dumps(about, indent=1))
         return

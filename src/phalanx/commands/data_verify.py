@@ -41,7 +41,7 @@ def verify_data(console: Console, source: str, settings: list[str], out: Path | 
     """Returns 1 if anything is damaged, else 0. `out` gets the bad samples, in the format of data.quarantine."""
     config = data_config(source, settings)
     findings = Findings()
-    findings.files += _damaged_files(console, recognise(source)[1])
+    findings.files += _damaged_files(console, recognise(source, config.remote_options)[1])
     parts, notes = _opened(config, findings)
     print_notes(console, notes)
     with progress(console, "checked", sum(map(len, parts))) as advance:

@@ -20,6 +20,7 @@ Terms = dict[str, Any]
 _NOT_COMPARED = {
     *("data.source", "data.image_field", "data.label_field", "data.label_element", "data.salvage", "data.quarantine"),
     *("data.val", "data.val_labels", "data.crop_share", "data.mean", "data.std", "data.drop_last"),
+    *("data.remote_options", "data.cache_gb"),
     *("data.threads", "data.prefetch", "data.bad_images", "data.bad_images_cap"),
     *("data.service", "data.servers", "data.service_key", "data.service_timeout_s", "data.service_fallback"),
     *("augment.erase", "augment.mixup", "augment.cutmix"),

@@ -1,7 +1,7 @@
 """Samples that are compressed images: decoded, cropped and resized in threads. Bad ones are reported, not raised."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -53,6 +53,10 @@ class EncodedSource(Labelled):
     pool: Executor | None
     decoding: Decoding = FAST
 
+    def prepare(self, indices: Sequence[int]) -> None:
+        """These samples will be read soon: what has to be fetched from elsewhere may begin to come."""
+        return
+
     def parts_of_batch(self, count: int) -> list[slice]:
         """How a batch is divided among threads. A single part is made by the calling thread."""
         return list(batch_parts(count, self.pool))
@@ -84,6 +88,7 @@ class EncodedSource(Labelled):
         def fill(part: slice) -> list[Sample]:
             return self._fill(wanted[part], framing, epoch, replace_bad, out[part])
 
+        self.prepare(wanted)
         parts = self.parts_of_batch(len(wanted))
         threads = self.pool if len(parts) > 1 else None
         samples = list(chain.from_iterable(threads.map(fill, parts) if threads else map(fill, parts)))
@@ -155,6 +160,9 @@ class EncodedSubset(EncodedSource):
 
     def encoded(self, index: int) -> bytes:
         return self.parent.encoded(int(self.chosen[index]))
+
+    def prepare(self, indices: Sequence[int]) -> None:
+        self.parent.prepare(self.chosen[indices].tolist())
 
     def name(self, index: int) -> str:
         return self.parent.name(int(self.chosen[index]))

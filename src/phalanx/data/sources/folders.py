@@ -1,12 +1,12 @@
 """Image files in class folders: `train/<class>/*.jpg`, scanned without a stat per file, names stored compactly."""
 
 import os
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -46,28 +46,34 @@ class Names:
         return bytes(self._buffer[self._ends[index] : self._ends[index + 1]])
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """Where files in folders are: on disk, in an archive, or at a remote location."""
 
-    notes: tuple[str, ...]  # for the user
+    notes: tuple[str, ...] = ()  # for the user
 
+    @abstractmethod
     def look(self, folder: Path, *, until_image: bool = False) -> "Listing":
         """The entries of a folder; with `until_image` the first image is enough."""
-        ...
 
+    @abstractmethod
     def read(self, path: bytes) -> bytes:
         """A file. Raises OSError or BadImage. Called from several threads at once."""
-        ...
 
+    @abstractmethod
     def stamp(self, path: bytes) -> str:
         """Another one means that the file has changed."""
-        ...
+
+    def name(self, path: bytes) -> str:
+        """A file's name in messages."""
+        return os.fsdecode(path)
+
+    def prepare(self, paths: Sequence[bytes]) -> None:
+        """These files will be read soon."""
+        return
 
 
-class Disk:
+class Disk(Storage):
     """Files on disk."""
-
-    notes: tuple[str, ...] = ()
 
     def look(self, folder: Path, *, until_image: bool = False) -> "Listing":
         return look(folder)
@@ -103,14 +109,15 @@ class FileSource(EncodedSource):
     def stamp(self, index: int) -> str:
         return self.storage.stamp(self.path(index))
 
+    def prepare(self, indices: Sequence[int]) -> None:
+        if self.storage is not DISK:
+            self.storage.prepare([self.path(index) for index in indices])
+
     def path(self, index: int) -> bytes:
         return os.path.join(os.fsencode(self.root), self.names[index])  # noqa: PTH118 - names are bytes
 
     def name(self, index: int) -> str:
-        return str(self._path(index))
-
-    def _path(self, index: int) -> Path:
-        return self.root / os.fsdecode(self.names[index])
+        return self.storage.name(os.fsencode(self.root / os.fsdecode(self.names[index])))
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from phalanx.custom import is_data_reference
 from phalanx.data.sources.archives.archive_format import TAR, ZIP, ArchiveFormat, below_single_folders
@@ -18,6 +19,9 @@ from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.lists import open_flat_folder, open_list
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
+from phalanx.data.sources.remote.addresses import as_address, is_remote, shown_as_address, url_of
+from phalanx.data.sources.remote.find_remote import local_copy
+from phalanx.data.sources.remote.storage import open_remote
 from phalanx.data.sources.shards.find_files import VAL_NAMES, is_pattern
 from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
 from phalanx.data.sources.shards.recordio import is_recordio, open_recordio
@@ -43,14 +47,23 @@ class Format:
     holds_parts: Callable[[Path], bool] = Path.is_dir  # whether a path may hold several splits, and not just one
 
 
+REMOTE = "remote"
 USER_CODE = "python"  # instead of a format: the user's own dataset
 
 
-def recognise(text: str) -> tuple[str, Path]:
+def recognise(text: str, remote_options: Mapping[str, Any] | None = None) -> tuple[str, Path]:
     """(format, path) of what the user wrote. What exists is a path, whatever colons are in it.
 
-    Of a reference to the user's own code, the path is the reference.
+    Of a reference to the user's own code, the path is the reference. Remote files are fetched, and the path is that of
+    their copy; of a remote folder of images it is the address.
     """
+    if is_remote(text):
+        copy = local_copy(text, remote_options or {})
+        return (REMOTE, Path(text)) if copy is None else recognise(str(copy))
+    name, _, rest = text.partition(":")
+    if name in FORMATS and is_remote(rest):
+        copy = local_copy(rest, remote_options or {})
+        return (REMOTE, Path(rest)) if copy is None else recognise(f"{name}:{copy}")
     if is_data_reference(text):
         return USER_CODE, Path(text)
     if text in FORMATS and not FORMATS[text].has_path:
@@ -214,6 +227,38 @@ def _archive_format(looks_like: str, archive: ArchiveFormat) -> Format:
     return Format(looks_like, archive.recognises, train, val, holds_parts=Path.exists)
 
 
+def _remote_format() -> Format:
+    """A remote folder of images, whose class folders are found as on disk."""
+
+    def opened(path: Path, request: OpenRequest, part: Part) -> Labelled | None:
+        url, config = url_of(path), request.config
+        with shown_as_address(path):
+            storage = open_remote(url, config.remote_options, config.cache_gb)
+            open_part = _train_folder if part == "train" else _val_folder
+            source = open_part(below_single_folders(storage, storage.root), replace(request, storage=storage))
+        if source is None:
+            return None
+        told = (*storage.notes, *source.notes)
+        return replace(
+            source,
+            description=as_address(source.description, path),
+            notes=tuple(as_address(note, path) for note in told),
+        )
+
+    def train(path: Path, request: OpenRequest) -> Labelled:
+        source = opened(path, request, "train")
+        assert source is not None
+        return source
+
+    return Format(
+        "",
+        _only_by_name,
+        train,
+        lambda path, request: opened(path, request, "val"),
+        holds_parts=lambda path: True,
+    )
+
+
 def _array_format(looks_like: str, kind: ArrayKind) -> Format:
     def train(path: Path, request: OpenRequest) -> Labelled:
         source = open_arrays(kind, path, "train", request)
@@ -280,6 +325,7 @@ FORMATS: dict[str, Format] = {
         _train_huggingface,
         lambda path, request: open_huggingface(path, "val", request),
     ),
+    REMOTE: _remote_format(),
     "zip": _archive_format("a .zip with class folders", ZIP),
     "tar": _archive_format("a .tar or .tgz with class folders", TAR),
     "rec": _shard_format("MXNet's .rec files", RECORDIO),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.data.sources.archives.name_tree import NameTree, tidy
-from phalanx.data.sources.folders import IMAGE_ENDINGS, Listing, Names
+from phalanx.data.sources.folders import IMAGE_ENDINGS, Listing, Names, Storage
 from phalanx.data.sources.shards.index import Index, IndexBuilder, Label
 from phalanx.data.sources.shards.indexing import Reader, Shard, indexed
 from phalanx.data.sources.shards.shard_source import Files
@@ -42,7 +42,7 @@ class MemberReader(Reader):
         return stored
 
 
-class TarStorage:
+class TarStorage(Storage):
     """The files of a tar archive, as `folders.Storage`. A gzipped one is unpacked into the cache folder first."""
 
     def __init__(self, path: Path, *, salvage: bool = False) -> None:

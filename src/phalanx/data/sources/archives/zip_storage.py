@@ -10,7 +10,7 @@ from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.archives.name_tree import NameTree, tidy
 from phalanx.data.sources.archives.zip_directory import ENCRYPTED, ZipMember, zip_members
 from phalanx.data.sources.archives.zip_reading import content, unreadable
-from phalanx.data.sources.folders import IMAGE_ENDINGS, Listing, Names
+from phalanx.data.sources.folders import IMAGE_ENDINGS, Listing, Names, Storage
 from phalanx.data.sources.shards.indexing import Shard
 from phalanx.data.sources.shards.shard_source import Files
 from phalanx.data.sources.window import Damaged
@@ -19,11 +19,11 @@ from phalanx.errors import UserError
 COLUMNS = ("header", "packed", "size", "crc", "method", "flags", "name_bytes")
 
 
-class ZipStorage:
+class ZipStorage(Storage):
     """The files of a zip archive, as `folders.Storage`. Names are kept compactly, and found by bisection."""
 
     def __init__(self, path: Path, *, salvage: bool = False) -> None:
-        self.root, self.notes, shard = path, tuple[str, ...](), Shard.of(path)
+        self.root, shard = path, Shard.of(path)
         self._names, self._columns = _read_directory(shard)
         self._files = Files([shard])
         self._tree = NameTree(path, map(self._names.__getitem__, range(len(self._names))))
