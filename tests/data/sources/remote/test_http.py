@@ -1,7 +1,6 @@
 """Data over http: folders by their index pages, single files and ranges of them; servers that fail, and come back."""
 
 import io
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,17 +66,19 @@ def test_a_folder_is_the_same_as_on_disk(folder: Path, server: tuple[str, Behavi
     assert {path: count for path, count in behaviour.asked.items() if path.endswith(".png")} == images
 
 
-def test_evaluation_info_and_verification(folder: Path, server: tuple[str, Behaviour], tmp_path: Path) -> None:
+def test_evaluation_info_and_verification(
+    folder: Path, server: tuple[str, Behaviour], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"{server[0]}/pets/"
     source = open_split(url, DataConfig(), ["ape", "cat & dog"], threads=0)
     assert all("/val/" in source.name(index) for index in range(len(source)))
     (folder / "pets/val/ape/2.png").write_bytes(b"no image")
     out, bad = io.StringIO(), tmp_path / "bad.tsv"
     show_info(Console(file=out, width=200), url, [], tmp_path / "sheet.png", as_json=False)
-    assert "16" in out.getvalue() or "8 samples" in out.getvalue()
+    assert "cat & dog" in out.getvalue()
     assert verify_data(Console(file=out), url, [], bad) == 1
     assert bad.read_text().startswith(f"{url}val/ape/2.png\t")
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert len(at(url, quarantine=str(bad)).val) == 7
 
 
