@@ -16,6 +16,8 @@ from torch import Tensor
 from phalanx.api.arguments import reference
 from phalanx.commands.loading import Trained
 from phalanx.commands.predict_inputs import NO_LABEL, Split, find_inputs, open_for_prediction
+from phalanx.data.decode.deep_images import eight_bits, is_deep
+from phalanx.data.decode.ranges import OutOfRange
 from phalanx.data.sources.encoded import EncodedSource, decode_pool
 from phalanx.data.sources.folders import suggested
 from phalanx.data.sources.labelled import Labelled
@@ -132,5 +134,16 @@ def _from_array(array: "np.ndarray[Any, Any] | Tensor") -> bytes:
 def _png(image: Image.Image) -> bytes:
     """Without loss, so that an image in memory is decoded exactly as its file would be."""
     out = BytesIO()
-    (image if image.mode in _AS_PNG else image.convert("RGB")).save(out, "PNG", compress_level=1)
+    if image.mode not in _AS_PNG:
+        image = _eight_bits(image) if is_deep(image) else image.convert("RGB")
+    image.save(out, "PNG", compress_level=1)
     return out.getvalue()
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    try:
+        return eight_bits(image)
+    except OutOfRange as error:
+        raise UserError(
+            "the pixels of an image cannot be used", why=str(error), remedy="give uint8 pixels, or floats in 0..1"
+        ) from error

@@ -26,7 +26,7 @@ def check_early(request: Request) -> None:
         find_step(request.resume.checkpoints, request.at_step)
     samples_per_step(config)
     if not config.data.service:
-        recognise(config.data.source)
+        recognise(config.data.source, config.data.remote_options)
 
 
 def start(request: Request, role: Role | None = None, *, console: Console | None = None) -> Result:

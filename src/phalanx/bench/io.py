@@ -24,7 +24,7 @@ from phalanx.config.schema import DataConfig
 from phalanx.data.decode.jpeg import decoder_status, find_decoder
 from phalanx.data.order import Indices
 from phalanx.data.sources.encoded import EncodedSource
-from phalanx.data.sources.folders import FileSource
+from phalanx.data.sources.folders import DISK, FileSource
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open import open_parts
 from phalanx.errors import UserError
@@ -129,7 +129,7 @@ def _lay_out(console: Console, source: EncodedSource, indices: Indices, root: Pa
         for number, index in enumerate(indices.tolist()):
             place = root / f"{source.labels[index]:05}" / f"{number:06}.jpg"
             place.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(source, FileSource):
+            if isinstance(source, FileSource) and source.storage is DISK:
                 place.symlink_to(Path(source.name(index)).absolute())
             else:
                 place.write_bytes(source.encoded(index))

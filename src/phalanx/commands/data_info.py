@@ -20,6 +20,7 @@ from phalanx.commands.data_counts import count_classes, describe_classes, print_
 from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.config.schema import DataConfig
 from phalanx.data.decode.images import BadImage, broken_means_bad
+from phalanx.data.sources.array_files.source import StoredSource
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.divide import divide
 from phalanx.data.sources.encoded import EncodedSource
@@ -65,7 +66,8 @@ def show_info(
         data_duplicates.write_leaked(duplicates, copies, splits)
     if out is not None:
         draw_contact_sheet(next(iter(splits.values())), out)
-    about = _about(source, splits, looks, notes) | {
+    form = recognise(source, config.remote_options)[0]
+    about = _about(source, form, splits, looks, notes) | {
         "duplicates": data_duplicates.as_json(copies, splits),
         "contact_sheet": None if out is None else str(out),
     }
@@ -99,6 +101,11 @@ def _looked(source: Labelled, console: Console) -> Look:
         sizes = np.tile(np.array(source.images.shape[1:3], dtype=np.int64), (len(source), 1))
         lengths = sizes.prod(axis=1) * source.channels
         return Look(sizes, lengths, Counter({"pixels": len(source)}), len(source), len(source))
+    if isinstance(source, StoredSource):
+        sizes = np.tile(np.array([source.layout.height, source.layout.width]), (len(source), 1))
+        lengths = np.full(len(source), source.parts[0].entry.row_bytes)
+        kind = f"{source.parts[0].entry.dtype.name} pixels"
+        return Look(sizes, lengths, Counter({kind: len(source)}), len(source), len(source))
     assert isinstance(source, EncodedSource)
     count = min(len(source), MAX_LOOKED_AT)
     chosen = [i * len(source) // count for i in range(count)]
@@ -125,12 +132,12 @@ def _header(source: EncodedSource, index: int) -> tuple[tuple[int, int] | None, 
 
 
 def _about(
-    source: str, splits: Mapping[Part, Labelled], looks: Mapping[Part, Look], notes: list[str]
+    source: str, form: str, splits: Mapping[Part, Labelled], looks: Mapping[Part, Look], notes: list[str]
 ) -> dict[str, Any]:
     first = next(iter(splits.values()))
     return {
         "source": source,
-        "format": recognise(source)[0],
+        "format": form,
         "splits": {part: {"description": split.description, **_figures(looks[part])} for part, split in splits.items()},
         "channels": first.channels,
         "image_size": first.image_size,

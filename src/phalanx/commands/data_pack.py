@@ -25,7 +25,7 @@ def pack_data(console: Console, source: str, folder: Path, options: Options, set
     config = data_config(source, settings)
     parts, notes = open_parts(config, threads=0)
     print_notes(console, notes)
-    name, path = recognise(source)
+    name, path = recognise(source, config.remote_options)
     places = (path,) if name != USER_CODE and FORMATS[name].has_path else ()
     for place in places:
         _refuse_inside(place, folder)

@@ -60,5 +60,9 @@ def in_bytes(count: float) -> str:
 
 
 def portable(name: str) -> str:
-    """A sample's name that is valid from any folder: absolute if it is a file's."""
-    return str(Path(name).absolute()) if os.sep in name and Path(name).parent.is_dir() else name
+    """A sample's name that is valid from any folder: absolute if it is that of a file, or of one in an archive."""
+    if os.sep not in name or "://" in name:
+        return name
+    folders = Path(name).parents
+    is_path = folders[0].is_dir() or any(folder.is_file() for folder in folders)
+    return str(Path(name).absolute()) if is_path else name

@@ -42,7 +42,7 @@ def verify_data(console: Console, source: str, settings: list[str], out: Path | 
     """Returns 1 if anything is damaged, else 0. `out` gets the bad samples, in the format of data.quarantine."""
     config = data_config(source, settings)
     findings = Findings()
-    findings.files += _damaged_files(console, recognise(source)[1])
+    findings.files += _damaged_files(console, recognise(source, config.remote_options)[1])
     # Missing files of a list are findings here, however many there are.
     parts, notes = _opened(config.model_copy(update={"bad_images": "skip", "bad_images_cap": 1.0}), findings)
     print_notes(console, notes)

@@ -135,6 +135,12 @@ class DataConfig(Section):
         False, description="a sample may have several labels or none: trained with BCE, judged by mAP"
     )
     options: dict[str, Any] = Field({}, description="keyword arguments of your own dataset")
+    remote_options: dict[str, Any] = Field(
+        {}, description="options of fsspec's file system for S3, GCS or http addresses, such as {anon: true}"
+    )
+    cache_gb: NotNegative | None = Field(
+        None, description="images of a remote folder: gigabytes to keep on disk; default: while the disk has room"
+    )
     salvage: bool = Field(False, description="use a damaged shard file up to its damage instead of refusing it")
     synthetic: SyntheticConfig = SyntheticConfig()
 

@@ -21,7 +21,7 @@ SETTINGS = (
 # `rec:train.rec` is data in a known format, not the name `train.rec` of a module `rec`.
 DATA_FORMATS = (
     *("digits", "synthetic", "cifar", "cifar-coarse", "stl10", "svhn", "bin", "idx", "raw", "huggingface", "hf"),
-    *("rec", "tfrecord", "wds", "folder", "list"),
+    *("rec", "tfrecord", "wds", "zip", "tar", "remote", "npz", "npy", "hdf5", "folder", "list"),
 )
 
 

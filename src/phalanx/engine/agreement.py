@@ -21,6 +21,7 @@ from phalanx.machine.job_settings import JOB_WIDE
 # May differ between hosts: paths, and how much of the machine is used. Data are compared by their content.
 _OWN = {
     *("name", "data.source", "data.root", "data.val", "data.val_labels", "data.class_names", "data.quarantine"),
+    *("data.remote_options", "data.cache_gb"),
     *("data.threads", "data.prefetch", "data.service", "data.service_key", "data.service_fallback"),
     *("machine.device", "machine.gpus", "machine.threads", "machine.allocator"),
     *("train.log_dir", "train.curves", "code.origins"),

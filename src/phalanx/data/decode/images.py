@@ -14,7 +14,9 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from phalanx.data.base import Pixels, View
+from phalanx.data.decode.deep_images import eight_bits, is_deep
 from phalanx.data.decode.jpeg import LEFT, MAX_PIXELS, DecodeSettings, JpegDecoder, find_decoder
+from phalanx.data.decode.ranges import OutOfRange
 from phalanx.data.decode.resize import address, framed
 
 EXIF_ORIENTATION = 0x0112
@@ -203,8 +205,12 @@ def _shrink_while_decoding(image: Image.Image, mode: str, view: View, size: int,
 
 def as_mode(image: Image.Image, mode: str) -> Image.Image:
     """Grey or colour, 8 bits. Transparency is dropped, not composited: `convert("RGB")`, as in torchvision and timm."""
-    if image.mode.startswith("I;16"):
-        # Pillow would clip 16-bit grey at 255, which leaves a white image.
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if is_deep(image):
+        try:
+            image = eight_bits(image)
+        except OutOfRange as error:
+            raise BadImage(str(error)) from error
+    if image.mode == "La":
+        image = image.convert("LA")  # Pillow converts premultiplied grey to nothing else
     image.info.pop("transparency", None)  # or Pillow warns, image by image, that a palette's transparency is lost
     return image if image.mode == mode else image.convert(mode)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSubset
+from phalanx.data.sources.folders import FileSource
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.raw import RawSource
 from phalanx.data.sources.shards.shard_source import ShardSource
@@ -38,11 +39,13 @@ def _samples(source: Labelled, places: Sequence[Path]) -> Iterator[bytes | memor
         yield source.offsets.tobytes()
         yield from (_stamp(shard.path) for shard in source.shards)
     else:
+        yield from map(_stamp, source.containers)
         prefixes = [f"{place}{os.sep}" for place in places]  # one place can have several paths
         for index in range(len(source)):
             name = source.name(index)
             short = next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
-            yield os.fsencode(short) + b"\0" + _stamp(Path(name))
+            stamp = source.stamp(index).encode() + b"\0" if isinstance(source, FileSource) else _stamp(Path(name))
+            yield os.fsencode(short) + b"\0" + stamp
 
 
 def _stamp(file: Path) -> bytes:

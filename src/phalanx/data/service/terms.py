@@ -19,7 +19,7 @@ Terms = dict[str, Any]
 # The data's place and format may differ from host to host: the data itself is compared instead.
 _NOT_COMPARED = {
     *("data.source", "data.root", "data.image_field", "data.label_field", "data.label_element", "data.salvage"),
-    *("data.image_shape", "data.image_layout", "data.label_bytes"),
+    *("data.image_shape", "data.image_layout", "data.label_bytes", "data.remote_options", "data.cache_gb"),
     *("data.quarantine", "data.val", "data.val_labels", "data.crop_share", "data.mean", "data.std", "data.drop_last"),
     *("data.threads", "data.prefetch", "data.bad_images", "data.bad_images_cap"),
     *("data.service", "data.servers", "data.service_key", "data.service_timeout_s", "data.service_fallback"),

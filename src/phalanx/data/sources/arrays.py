@@ -37,12 +37,7 @@ class ArraySource(Labelled):
         """Crop samples. Images in memory were checked when they were loaded, so `replace_bad` has no effect."""
         sizes = np.tile(np.array(self.images.shape[1:3], dtype=np.int64), (len(indices), 1))
         views = framing.views(indices, sizes, epoch)
-        rows = self.rows[indices]
-        if all(is_copy(view, framing.size) for view in views):
-            images = _copied(self.images, rows, views, framing.size, framing.pad_mode)
-        else:
-            images = _resized(self.images, rows, views, framing)
-        return Read(images, self.labels[indices], indices)
+        return Read(cropped(self.images, self.rows[indices], views, framing), self.labels[indices], indices)
 
 
 def array_source(
@@ -74,6 +69,13 @@ def array_source(
         std=std,
         extent=(height, width),
     )
+
+
+def cropped(images: Pixels, rows: Indices, views: list[View], framing: Framing) -> Pixels:
+    """The views of some rows of equally large images, as (n, size, size, channels)."""
+    if all(is_copy(view, framing.size) for view in views):
+        return _copied(images, rows, views, framing.size, framing.pad_mode)
+    return _resized(images, rows, views, framing)
 
 
 def _copied(images: Pixels, rows: Indices, views: list[View], size: int, pad_mode: str) -> Pixels:

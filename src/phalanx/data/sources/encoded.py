@@ -4,7 +4,7 @@ Bad ones are reported, not raised.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -59,6 +59,14 @@ class EncodedSource(Labelled):
     pool: Executor | None
     decoding: Decoding = FAST
 
+    def prepare(self, indices: Sequence[int]) -> None:
+        """These samples will be read soon: what has to be fetched from elsewhere may begin to come."""
+        return
+
+    def parts_of_batch(self, count: int) -> list[slice]:
+        """How a batch is divided among threads. A single part is made by the calling thread."""
+        return list(batch_parts(count, self.pool))
+
     @abstractmethod
     def encoded(self, index: int) -> bytes:
         """The compressed image. Raises OSError or BadImage. Called from several threads at once."""
@@ -95,8 +103,10 @@ class EncodedSource(Labelled):
         def fill(part: slice) -> list[Sample]:
             return self._fill(wanted[part], framing, epoch, replace_bad, out[part])
 
-        parts = batch_parts(len(wanted), self.pool)
-        samples = list(chain.from_iterable(self.pool.map(fill, parts) if self.pool else map(fill, parts)))
+        self.prepare(wanted)
+        parts = self.parts_of_batch(len(wanted))
+        threads = self.pool if len(parts) > 1 else None
+        samples = list(chain.from_iterable(threads.map(fill, parts) if threads else map(fill, parts)))
         kept = [place for place, sample in enumerate(samples) if sample.index is not None]
         used = np.array([samples[place].index for place in kept], dtype=np.int64)
         bad = {index: reason for sample in samples for index, reason in sample.bad.items()}
@@ -179,6 +189,9 @@ class EncodedSubset(EncodedSource):
 
     def image(self, index: int) -> bytes | Pixels:
         return self.parent.image(int(self.chosen[index]))
+
+    def prepare(self, indices: Sequence[int]) -> None:
+        self.parent.prepare(self.chosen[indices].tolist())
 
     def name(self, index: int) -> str:
         return self.parent.name(int(self.chosen[index]))

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.labelled import Labels
+from phalanx.data.sources.stamp import Stamp
 from phalanx.data.sources.window import read_at
 from phalanx.errors import UserError
 
@@ -66,17 +68,40 @@ class Names:
         return bytes(self._buffer[self._ends[index] : self._ends[index + 1]])
 
 
-@dataclass(kw_only=True)
-class FileSource(EncodedSource):
-    """A Source of image files, named relative to `root`. `label_list` is the file that gave the labels, if any."""
+class Storage(ABC):
+    """Where files in folders are: on disk, in an archive, or at a remote location."""
 
-    root: Path
-    names: Names
-    label_list: Path | None = None
+    notes: tuple[str, ...] = ()  # for the user
 
-    def encoded(self, index: int) -> bytes:
+    @abstractmethod
+    def look(self, folder: Path, *, until_image: bool = False) -> "Listing":
+        """The entries of a folder; with `until_image` the first image is enough."""
+
+    @abstractmethod
+    def read(self, path: bytes) -> bytes:
+        """A file. Raises OSError or BadImage. Called from several threads at once."""
+
+    @abstractmethod
+    def stamp(self, path: bytes) -> str:
+        """Another one means that the file has changed."""
+
+    def name(self, path: bytes) -> str:
+        """A file's name in messages."""
+        return os.fsdecode(path)
+
+    def prepare(self, paths: Sequence[bytes]) -> None:
+        """These files will be read soon."""
+        return
+
+
+class Disk(Storage):
+    """Files on disk."""
+
+    def look(self, folder: Path, *, until_image: bool = False) -> "Listing":
+        return look(folder, until_image=until_image)
+
+    def read(self, path: bytes) -> bytes:
         # Takes half the time of Path.read_bytes, most of which holds Python's lock.
-        path = os.path.join(os.fsencode(self.root), self.names[index])  # noqa: PTH118 - names are bytes
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
         try:
             status = os.fstat(descriptor)
@@ -86,11 +111,38 @@ class FileSource(EncodedSource):
         finally:
             os.close(descriptor)
 
-    def name(self, index: int) -> str:
-        return str(self._path(index))
+    def stamp(self, path: bytes) -> str:
+        stamp = Stamp.of(Path(os.fsdecode(path)))
+        return f"{stamp.size} {stamp.mtime_ns}"
 
-    def _path(self, index: int) -> Path:
-        return self.root / os.fsdecode(self.names[index])
+
+DISK: Storage = Disk()
+
+
+@dataclass(kw_only=True)
+class FileSource(EncodedSource):
+    """A Source of image files, named relative to `root`. `label_list` is the file that gave the labels, if any."""
+
+    root: Path
+    names: Names
+    label_list: Path | None = None
+    storage: Storage = DISK
+
+    def encoded(self, index: int) -> bytes:
+        return self.storage.read(self.path(index))
+
+    def stamp(self, index: int) -> str:
+        return self.storage.stamp(self.path(index))
+
+    def prepare(self, indices: Sequence[int]) -> None:
+        if self.storage is not DISK:
+            self.storage.prepare([self.path(index) for index in indices])
+
+    def path(self, index: int) -> bytes:
+        return os.path.join(os.fsencode(self.root), self.names[index])  # noqa: PTH118 - names are bytes
+
+    def name(self, index: int) -> str:
+        return self.storage.name(os.fsencode(self.root / os.fsdecode(self.names[index])))
 
 
 @dataclass(frozen=True)
@@ -126,6 +178,7 @@ def file_source(
     pool: Executor | None,
     label_list: Path | None = None,
     notes: tuple[str, ...] = (),
+    storage: Storage = DISK,
 ) -> FileSource:
     """A FileSource with ImageNet's defaults."""
     suggestion = suggested(what, channels)
@@ -142,6 +195,7 @@ def file_source(
         std=suggestion.std,
         notes=notes,
         pool=pool,
+        storage=storage,
     )
 
 
@@ -161,16 +215,21 @@ class ClassFolders:
 
 
 def open_class_folders(
-    where: Path | ClassFolders, *, channels: int | None, pool: Executor | None, notes: tuple[str, ...] = ()
+    where: Path | ClassFolders,
+    *,
+    channels: int | None,
+    pool: Executor | None,
+    notes: tuple[str, ...] = (),
+    storage: Storage = DISK,
 ) -> FileSource:
     """Images in class folders, which may lie in folders below them. Folders without images are told and left out."""
     found = where if isinstance(where, ClassFolders) else ClassFolders.in_folder(where)
-    root, here = found.root, look(found.root)
+    root, here = found.root, storage.look(found.root)
     names, counts, empty, below = Names(), dict[bytes, int](), list[bytes](), Below()
     for class_name, folders in found.folders.items():
         before = len(names)
         for folder in folders:
-            inside = images_below(root / os.fsdecode(folder))
+            inside = images_below(root / os.fsdecode(folder), storage)
             if not found.level_given:
                 _refuse_nested(root / os.fsdecode(folder), inside)
             for image in inside.images:
@@ -191,6 +250,7 @@ def open_class_folders(
         channels=channels,
         pool=pool,
         notes=(*notes, *_left_out(root, here, empty, below, [name for name, count in counts.items() if not count])),
+        storage=storage,
     )
 
 
@@ -249,11 +309,11 @@ class Below:
         self.skipped += other.skipped
 
 
-def images_below(folder: Path) -> Below:
-    found = look(folder)
-    below = Below(found.images, len(found.images), others=len(found.files), skipped=Counter(found.skipped))
+def images_below(folder: Path, storage: Storage = DISK) -> Below:
+    found = storage.look(folder)
+    below = Below([*found.images], len(found.images), others=len(found.files), skipped=Counter(found.skipped))
     for name in found.folders:
-        deeper = images_below(folder / os.fsdecode(name))
+        deeper = images_below(folder / os.fsdecode(name), storage)
         below.folders += [name] if deeper.images else []
         below.images += [name + b"/" + image for image in deeper.images]
         below.add(deeper)

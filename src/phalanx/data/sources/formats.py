@@ -2,22 +2,30 @@
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from phalanx.custom import is_data_reference
+from phalanx.data.sources.archives.archive_format import TAR, ZIP, ArchiveFormat, below_single_folders
+from phalanx.data.sources.array_files.find_arrays import HDF5, NPY, NPZ, ArrayKind
+from phalanx.data.sources.array_files.open_arrays import open_arrays
 from phalanx.data.sources.binary import open_binary
 from phalanx.data.sources.cifar import find_cifar, has_pickles, open_cifar
 from phalanx.data.sources.embedded import open_digits, open_synthetic
-from phalanx.data.sources.folders import look
+from phalanx.data.sources.folders import Storage, look
 from phalanx.data.sources.idx import find_idx, open_idx
 from phalanx.data.sources.image_folders import open_folder, open_folder_val
-from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.layouts.lists_beside import LIST_ENDINGS
+from phalanx.data.sources.layouts.tree import FolderTree
 from phalanx.data.sources.list_folders import is_list, open_lists, open_lists_val, val_in_list
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.raw import is_raw, open_raw, open_raw_val
+from phalanx.data.sources.remote.addresses import as_address, is_remote, shown_as_address, url_of
+from phalanx.data.sources.remote.find_remote import local_copy
+from phalanx.data.sources.remote.storage import open_remote
 from phalanx.data.sources.shards.find_files import is_pattern
 from phalanx.data.sources.shards.hub import hub_name, is_hub_name, open_hub
 from phalanx.data.sources.shards.huggingface import is_huggingface, open_huggingface
@@ -44,15 +52,24 @@ class Format:
     val_in_file: Callable[[Path, OpenRequest], Labelled | None] | None = None  # the validation part inside of one file
 
 
+REMOTE = "remote"
 USER_CODE = "python"  # instead of a format: the user's own dataset
 HUB = "hf"  # its path is a name: hf://USER/NAME
 
 
-def recognise(text: str) -> tuple[str, Path]:
+def recognise(text: str, remote_options: Mapping[str, Any] | None = None) -> tuple[str, Path]:
     """(format, path) of what the user wrote. What exists is a path, whatever colons are in it.
 
-    Of a reference to the user's own code, the path is the reference.
+    Of a reference to the user's own code, the path is the reference. Remote files are fetched, and the path is that of
+    their copy; of a remote folder of images it is the address.
     """
+    if is_remote(text):
+        copy = local_copy(text, remote_options or {})
+        return (REMOTE, Path(text)) if copy is None else recognise(str(copy))
+    name, _, rest = text.partition(":")
+    if name in FORMATS and is_remote(rest):
+        copy = local_copy(rest, remote_options or {})
+        return (REMOTE, Path(rest)) if copy is None else recognise(f"{name}:{copy}")
     if is_data_reference(text):
         return USER_CODE, Path(text)
     if is_hub_name(text) and not _path(text).exists():
@@ -145,6 +162,80 @@ def _shard_format(looks_like: str, shards: ShardFormat) -> Format:
     return Format(looks_like, shards.recognises, shards.train, shards.val, takes_patterns=True)
 
 
+def _open_stored(storage: Storage, top: Path, request: OpenRequest, part: Part) -> Labelled | None:
+    """A part of the folders in an archive or at a remote location, which are found as on disk."""
+    inside = replace(request, storage=storage, tree=FolderTree(storage.look))
+    return open_folder(top, inside) if part == "train" else open_folder_val(top, inside)
+
+
+def _archive_format(looks_like: str, archive: ArchiveFormat) -> Format:
+    """An archive of class folders, which are found as on disk."""
+
+    def opened(path: Path, request: OpenRequest, part: Part) -> Labelled | None:
+        storage = archive.open(path, salvage=request.config.salvage)
+        source = _open_stored(storage, below_single_folders(storage, path), request, part)
+        return None if source is None else replace(source, containers=(path,), notes=(*storage.notes, *source.notes))
+
+    def train(path: Path, request: OpenRequest) -> Labelled:
+        source = opened(path, request, "train")
+        assert source is not None
+        return source
+
+    def val(path: Path, request: OpenRequest) -> Labelled | None:
+        source = opened(path, request, "val")
+        beside = archive.val_beside(path) if source is None else None
+        if beside is None:
+            return source
+        return replace(train(beside, request), notes=(f"validation: {beside}, found beside {path.name}",))
+
+    return Format(
+        looks_like, archive.recognises, train, val, val_in_file=lambda path, request: opened(path, request, "val")
+    )
+
+
+def _remote_format() -> Format:
+    """A remote folder of images, whose class folders are found as on disk."""
+
+    def opened(path: Path, request: OpenRequest, part: Part) -> Labelled | None:
+        url, config = url_of(path), request.config
+        with shown_as_address(path):
+            storage = open_remote(url, config.remote_options, config.cache_gb)
+            source = _open_stored(storage, below_single_folders(storage, storage.root), request, part)
+        if source is None:
+            return None
+        told = (*storage.notes, *source.notes)
+        return replace(
+            source,
+            description=as_address(source.description, path),
+            notes=tuple(as_address(note, path) for note in told),
+        )
+
+    def train(path: Path, request: OpenRequest) -> Labelled:
+        source = opened(path, request, "train")
+        assert source is not None
+        return source
+
+    def val(path: Path, request: OpenRequest) -> Labelled | None:
+        return opened(path, request, "val")
+
+    return Format("", _only_by_name, train, val, val_in_file=val)
+
+
+def _array_format(looks_like: str, kind: ArrayKind) -> Format:
+    def train(path: Path, request: OpenRequest) -> Labelled:
+        source = open_arrays(kind, path, "train", request)
+        assert source is not None
+        return source
+
+    def val(path: Path, request: OpenRequest) -> Labelled | None:
+        return open_arrays(kind, path, "val", request)
+
+    def val_in_file(path: Path, request: OpenRequest) -> Labelled | None:
+        return val(path, request) if kind.holds_parts(path) else None
+
+    return Format(looks_like, kind.recognises, train, val, val_in_file=val_in_file)
+
+
 RECORDIO = ShardFormat("RecordIO", re.compile(r"\.rec$"), is_recordio, open_recordio)
 # TF-Slim's files have no ending: train-00000-of-01024.
 TFRECORD = ShardFormat(
@@ -219,6 +310,9 @@ FORMATS: dict[str, Format] = {
         _train_hub,
         lambda path, request: open_hub(path, "val", request),
     ),
+    REMOTE: _remote_format(),
+    "zip": _archive_format("a .zip with class folders", ZIP),
+    "tar": _archive_format("a .tar or .tgz with class folders", TAR),
     "rec": _shard_format("MXNet's .rec files", RECORDIO),
     "tfrecord": _shard_format("TFRecord files (.tfrecord, …-00000-of-00010)", TFRECORD),
     "wds": _shard_format("WebDataset archives (.tar, .tar.gz)", WEBDATASET),
@@ -230,6 +324,9 @@ FORMATS: dict[str, Format] = {
         val_in_file=val_in_list,
     ),
     "bin": _shard_format("binary files of label bytes and pixels (.bin), as CIFAR's under other names", BINARY),
+    "npz": _array_format("NumPy's .npz with images and labels (MedMNIST's, Keras's mnist.npz)", NPZ),
+    "npy": _array_format("NumPy's .npy: X_train.npy and y_train.npy, or a file for each class", NPY),
+    "hdf5": _array_format("HDF5 with images and labels (.h5)", HDF5),
     "folder": Format(
         "class folders, or train/ and val/ with class folders",
         _holds_images,

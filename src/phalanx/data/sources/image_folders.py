@@ -160,7 +160,7 @@ def _with_images(tree: FolderTree, found: ClassFolders) -> frozenset[bytes]:
 
 
 def _open(where: ClassFolders, request: OpenRequest, notes: tuple[str, ...]) -> FileSource:
-    return open_class_folders(where, channels=request.channels, pool=request.pool, notes=notes)
+    return open_class_folders(where, channels=request.channels, pool=request.pool, notes=notes, storage=request.storage)
 
 
 def _listed(source: FileSource, lists: SplitLists, part: Part) -> Labelled:
@@ -197,6 +197,7 @@ def _found(folder: Path, top: Path, request: OpenRequest) -> FileSource | None:
         pool=request.pool,
         label_list=found.path,
         notes=(f"labels of {folder}: {found.path}, found beside it{matched}",),
+        storage=request.storage,
     )
 
 

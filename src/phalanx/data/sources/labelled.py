@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ class Labelled(ABC):
     notes: tuple[str, ...] = ()  # for the user, about how the data was found
     left_out: tuple[tuple[str, str], ...] = ()  # (absolute path, reason) of files that the data names and lacks
     groups: list[str] | None = None  # data.group_field: what each sample belongs to, such as a patient
+    containers: tuple[Path, ...] = ()  # files that hold many samples each, where a sample's name is not a file's
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -115,7 +115,7 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
 
 def _found(text: str, config: DataConfig) -> tuple[str, Path, Manifest | None]:
     """(format, path, manifest if it was packed) of `data.source`. An incomplete pack is refused."""
-    name, path = recognise(text)
+    name, path = recognise(text, config.remote_options)
     has_path = name != USER_CODE and FORMATS[name].has_path
     return name, path, packed(path, salvage=config.salvage) if has_path else None
 

@@ -4,6 +4,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from phalanx.config.schema import DataConfig
+from phalanx.data.sources.folders import DISK, Storage
 from phalanx.data.sources.layouts.tree import FolderTree
 
 
@@ -16,3 +17,4 @@ class OpenRequest:
     pool: Executor | None
     classes: list[str] | None = None
     tree: FolderTree = field(default_factory=FolderTree)  # folders listed so far
+    storage: Storage = DISK

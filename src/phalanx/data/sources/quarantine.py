@@ -85,4 +85,6 @@ def read_quarantine(path: Path) -> Quarantine:
 
 def _key(name: str) -> str:
     """A name to compare: printable, as in a list, and of a file with its absolute path."""
+    if "://" in name:
+        return printable(tab_separated([name]))
     return os.path.normpath(Path.cwd() / printable(tab_separated([name])))

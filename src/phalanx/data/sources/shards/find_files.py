@@ -27,7 +27,7 @@ def expanded(pattern: Path) -> list[Path]:
     """The files of a pattern: the path itself if it exists; else its ranges and globs, in order."""
     if pattern.exists():
         return [pattern]
-    names = _each_number(str(pattern))
+    names = each_number(str(pattern))
     if not any(glob.has_magic(name) for name in names):
         files = [Path(name) for name in names]
         _refuse_missing(pattern, [str(file) for file in files if not file.is_file()])
@@ -43,7 +43,7 @@ def expanded(pattern: Path) -> list[Path]:
     return files
 
 
-def _each_number(text: str) -> list[str]:
+def each_number(text: str) -> list[str]:
     """The text with each number of its ranges in turn, with as many digits as the first number."""
     pieces = RANGE.split(text)
     choices = [[pieces[0]]]

@@ -1,0 +1,1 @@
+"""Arrays of pixels and labels in files: .npz, .npy and HDF5."""
