@@ -80,7 +80,7 @@ def test_training_sees_the_same_from_every_form(dataset: Path, packs: dict[str, 
     for form in FORMS:
         folder = packs[form]
         found = open_data(DataConfig(source=str(folder), decode="exact"), threads=2)
-        assert not [note for note in found.notes if not note.startswith(("fields: ", "columns: "))]
+        assert found.notes == [] or form in ("tfrecord", "parquet"), "those tell which fields they found"
         for ours, theirs in ((found.train, wanted.train), (found.val, wanted.val)):
             assert (ours.classes, ours.labels.tolist()) == (["ape", "cat 2", "dog"], theirs.labels.tolist()), form
             assert (ours.mean, ours.std, ours.image_size) == (theirs.mean, theirs.std, theirs.image_size)
