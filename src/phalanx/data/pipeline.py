@@ -208,7 +208,7 @@ def _read(source: Source, indices: Indices, framing: Framing, epoch: int, *, rep
     if len(indices):
         return source.read(indices, framing, epoch, replace_bad=replace_bad)
     empty = np.empty((0, framing.size, framing.size, source.channels), dtype=np.uint8)
-    return Read(empty, np.empty(0, dtype=np.int64), indices)
+    return Read(empty, source.labels[:0], indices)
 
 
 def _read_repeats(source: Source, indices: Indices, framing: Framing, epoch: int) -> Read:
@@ -217,7 +217,7 @@ def _read_repeats(source: Source, indices: Indices, framing: Framing, epoch: int
     if not repeats.any():
         return _read(source, indices, framing, epoch, replace_bad=True)
     images = np.empty((len(indices), framing.size, framing.size, source.channels), dtype=np.uint8)
-    labels, used, bad = np.empty(len(indices), dtype=np.int64), indices.copy(), []
+    labels, used, bad = source.labels[samples], indices.copy(), []
     for repeat in np.unique(repeats).tolist():
         rows = np.flatnonzero(repeats == repeat)
         # Draws are addressed by epoch and sample, and no run has so many epochs.

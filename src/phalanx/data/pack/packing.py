@@ -9,7 +9,7 @@ from phalanx.data.pack.images import Treatment
 from phalanx.data.pack.raw import RawShard
 from phalanx.data.pack.rec import RecShard
 from phalanx.data.pack.wds import WdsShard
-from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.labelled import Labelled, LabelRow
 from phalanx.data.sources.manifest import FileEntry, Form
 
 
@@ -19,7 +19,7 @@ class ShardWriter(Protocol):
     @property
     def size(self) -> int: ...
 
-    def add(self, number: int, label: int, data: Any) -> None: ...
+    def add(self, number: int, label: int | LabelRow, data: Any) -> None: ...
 
     def finish(self) -> list[FileEntry]: ...
 
@@ -35,6 +35,8 @@ class Packing:
     shard_bytes: int
 
 
+# Formats whose samples may have several labels. In class folders, for example, an image is in one folder.
+MULTI_LABEL: tuple[Form, ...] = ("wds", "rec", "raw")
 # Raw files are larger: each stays open and mapped while it is used, and a process can have about a thousand open.
 SHARD_BYTES: dict[Form, int] = {"wds": 256 * 2**20, "rec": 256 * 2**20, "raw": 2 * 2**30}
 

@@ -14,6 +14,7 @@ from phalanx.data.sources.formats import FORMATS, USER_CODE, recognise
 from phalanx.data.sources.holdout import are_numbers, split_holdout, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
+from phalanx.data.sources.multi_label import judged_classes, labelled_as, with_more_classes
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.quarantine import read_quarantine
 from phalanx.errors import UserError
@@ -37,6 +38,8 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
     if val is None:
         train, val, more = split_holdout(train, config.val_share, config.source)
         notes += more
+    if val.multi_label:
+        notes += judged_classes(val, "the validation data")
     val = replace(val, image_size=train.image_size, mean=train.mean, std=train.std)
     # Last, so that leaving out one sample does not move others between the splits.
     (train, val), left_out = _without_quarantined(config, [train, val])
@@ -59,8 +62,9 @@ def open_split(text: str, config: DataConfig, classes: list[str], *, threads: in
     with _explain_read_errors(text):
         source = _open_one(text, request)
     source, matched = with_classes(source, classes, text)
+    source, labelled = labelled_as(config, source, text)
     (kept,), left_out = _without_quarantined(config, [source])
-    return replace(decoded_as(config, kept), notes=(*source.notes, *matched, *left_out))
+    return replace(decoded_as(config, kept), notes=(*source.notes, *matched, *labelled, *left_out))
 
 
 def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None, list[str]]:
@@ -77,9 +81,13 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
         notes += val.notes
         if config.val is None and are_numbers(train.classes) and are_numbers(val.classes):
             # Both parts are of one dataset, and only the labels say how many classes it has.
-            train = replace(train, classes=max(train.classes, val.classes, key=len))
+            train = with_more_classes(train, max(train.classes, val.classes, key=len))
         val, matched = with_classes(val, train.classes, f"the validation data ({config.val or config.source})")
         notes += matched
+        val, labelled = labelled_as(config, val, "the validation data")
+        notes += labelled
+    train, labelled = labelled_as(config, train, config.source)
+    notes += labelled
     _refuse_unused_labels(config, val)
     notes += slow_decoding(train)
     return decoded_as(config, train), None if val is None else decoded_as(config, val), notes
@@ -119,7 +127,7 @@ def _request_packed(manifest: Manifest, request: OpenRequest) -> OpenRequest:
 
 def _as_packed(source: Labelled, manifest: Manifest) -> Labelled:
     """Packed data has the class names, image size and statistics of its source: shards only number the classes."""
-    source = replace(source, classes=manifest.classes, extent=manifest.extent)
+    source = replace(with_more_classes(source, manifest.classes), extent=manifest.extent)
     if source.channels != manifest.channels:
         return source
     return replace(source, image_size=manifest.image_size, mean=tuple(manifest.mean), std=tuple(manifest.std))

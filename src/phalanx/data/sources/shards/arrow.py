@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, refuse_names, text_label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, AnyLabel, IndexBuilder
 from phalanx.data.sources.shards.indexing import Reader
+from phalanx.data.sources.shards.label_sets import any_set
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
 
@@ -28,10 +29,14 @@ class ArrowReader(Reader):
     image_column: str
     label_column: str
     label_element: int | None
+    multi_label: bool = False
+    are_classes: bool = False  # whether the column's type says that its numbers are class numbers
 
     @property
     def fingerprint(self) -> str:
-        return f"arrow image={self.image_column!r} label={self.label_column!r} label_element={self.label_element}"
+        several = f"multi_label classes={self.are_classes}"
+        labels = several if self.multi_label else f"label_element={self.label_element}"
+        return f"arrow image={self.image_column!r} label={self.label_column!r} {labels}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         arrow = _pyarrow(window.path)
@@ -75,11 +80,14 @@ class ArrowReader(Reader):
         column.validate(full=True)  # a damaged offset could point anywhere
         return column
 
-    def _label(self, window: Window, row: int, value: Any) -> Label:
+    def _label(self, window: Window, row: int, value: Any) -> AnyLabel:
         try:
+            if self.multi_label:
+                return any_set(value, are_classes=self.are_classes)
             if isinstance(value, str):
                 return text_label(value)
             values = value if isinstance(value, list) else [value]
+            refuse_names(values if all(isinstance(name, str) for name in values) else [])
             if not all(isinstance(number, (int, float)) for number in values):
                 raise BadLabel(f"{str(value)[:40]!r} is neither a number nor a name")
             return number_label(one_of(values, self.label_element))

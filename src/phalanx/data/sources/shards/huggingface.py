@@ -9,6 +9,7 @@ from typing import Any
 from phalanx.data.sources.labelled import Part
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.shards.arrow import ArrowReader
+from phalanx.data.sources.shards.class_columns import class_columns, class_label
 from phalanx.data.sources.shards.find_files import VAL_NAMES, complete, find_parts, tested_by
 from phalanx.data.sources.shards.indexing import Shard
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
@@ -32,10 +33,12 @@ def open_huggingface(path: Path, part: Part, request: OpenRequest) -> ShardSourc
     folder, files, notes = found
     features = _json(folder / INFO).get("features") or {}
     image = request.config.image_field or _only(folder, features, "image", "Image", ("image", "img"))
-    label = request.config.label_field or _only(folder, features, "label", "ClassLabel", USUAL_LABELS)
-    names = features.get(label, {}).get("names")
+    config = request.config
+    by_kind = class_columns(features, lists=config.multi_label)
+    label = config.label_field or _only(folder, by_kind or features, "label", "ClassLabel", USUAL_LABELS)
+    names = class_label(features.get(label)).get("names")
     given = [str(name) for name in names] if isinstance(names, list) else None
-    reader = ArrowReader(image, label, request.config.label_element)
+    reader = ArrowReader(image, label, config.label_element, config.multi_label, given is not None)
     what = describe("Hugging Face", files)
     source = open_shards(what, [Shard.of(file) for file in files], reader, request, given=given)
     return replace(source, notes=(*source.notes, *notes))

@@ -14,9 +14,10 @@ from crc32c import crc32c
 
 from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, refuse_names, text_label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, AnyLabel, Index, IndexBuilder
 from phalanx.data.sources.shards.indexing import Reader
+from phalanx.data.sources.shards.label_sets import number_set, text_set
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.data.sources.shards.tf_example import BadExample, Feature, bytes_of, features_of, kind_of, numbers_of
 from phalanx.data.sources.shards.unpack import readable_shards
@@ -34,7 +35,8 @@ FROM_SLIM = 1  # the mark of samples whose labels may be counted from 1
 
 def open_tfrecord(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from TFRecord files."""
-    reader = ExampleReader(request.config.image_field, request.config.label_field, request.config.label_element)
+    config = request.config
+    reader = ExampleReader(config.image_field, config.label_field, config.label_element, config.multi_label)
     given = listed_classes(paths[0].parent, request.config.label_field or "label")
     return open_shards(describe("TFRecord", paths), readable_shards(paths), reader, request, given=given)
 
@@ -78,10 +80,12 @@ class ExampleReader(Reader):
     image_field: str | None
     label_field: str | None
     label_element: int | None
+    multi_label: bool = False
 
     @property
     def fingerprint(self) -> str:
-        return f"tfrecord image={self.image_field!r} label={self.label_field!r} label_element={self.label_element}"
+        labels = "multi_label" if self.multi_label else f"label_element={self.label_element}"
+        return f"tfrecord image={self.image_field!r} label={self.label_field!r} {labels}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         offset, fields, label = 0, None, None
@@ -146,8 +150,12 @@ class ExampleReader(Reader):
         named = [name for name in NAME_FIELDS if name in features and any(bytes_of(features[name]))]
         return Fields(image, label, named[0] if named and label == SLIM_LABEL else None)
 
-    def _label(self, numbers: tuple[float, ...], texts: tuple[bytes, ...], names: tuple[bytes, ...]) -> Label:
+    def _label(self, numbers: tuple[float, ...], texts: tuple[bytes, ...], names: tuple[bytes, ...]) -> AnyLabel:
         """The label of a record: the numbers or texts of its label field, and the class name in another field."""
+        if self.multi_label:
+            named = [_text(name) for name in names]
+            return number_set(numbers, named) if numbers else text_set([_text(text) for text in texts])
+        refuse_names([] if numbers else [_text(text) for text in texts])
         if not numbers and len(texts) == 1:
             return text_label(_text(texts[0]))
         return number_label(one_of(numbers, self.label_element), (_text(names[0]) or None) if names else None)

@@ -9,9 +9,10 @@ from pathlib import Path
 from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.folders import IMAGE_ENDINGS
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.shards.index import Index, IndexBuilder, Label
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, refuse_names, text_label
+from phalanx.data.sources.shards.index import AnyLabel, Index, IndexBuilder
 from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.label_sets import any_set, written_label, written_set
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.data.sources.shards.tar import BLOCK, FOLDER, Member, member_at, members
 from phalanx.data.sources.shards.tar_samples import Samples, refuse_unusual
@@ -20,12 +21,14 @@ from phalanx.data.sources.window import Damaged, Window
 
 IMAGES = frozenset(ending.decode().removeprefix(".") for ending in IMAGE_ENDINGS)
 LABEL_KEYS = ("label", "cls", "class")  # in a .json
+SEVERAL_KEYS = ("labels", "classes")  # where a sample may have several
 LARGEST_LABEL_FILE = 1 << 20
 
 
 def open_webdataset(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from tar archives, plain or gzipped."""
-    reader = TarReader(request.config.image_field, request.config.label_field, request.config.label_element)
+    config = request.config
+    reader = TarReader(config.image_field, config.label_field, config.label_element, config.multi_label)
     return open_shards(describe("WebDataset", paths), readable_shards(paths), reader, request)
 
 
@@ -36,14 +39,17 @@ class TarReader(Reader):
     image_field: str | None
     label_field: str | None
     label_element: int | None
+    multi_label: bool = False
 
     @property
     def fingerprint(self) -> str:
-        return f"webdataset image={self.image_field!r} label={self.label_field!r} label_element={self.label_element}"
+        labels = "multi_label" if self.multi_label else f"label_element={self.label_element}"
+        return f"webdataset image={self.image_field!r} label={self.label_field!r} {labels}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         samples = Samples(window.path, builder)
         label_ending = _ending(self.label_field) or "cls"
+        as_text: Callable[[str], AnyLabel] = written_set if self.multi_label else written_label
         try:
             for member in members(window):
                 key, ending = _key_and_ending(member.name)
@@ -52,7 +58,7 @@ class TarReader(Reader):
                 if self._is_image(ending):
                     samples.add_image(key, ending, member)
                 elif ending in (label_ending, "json"):
-                    label = self._label(window, member, self._in_json if ending != label_ending else text_label)
+                    label = self._label(window, member, self._in_json if ending != label_ending else as_text)
                     if label is not None:
                         samples.add_label(key, ending, label)
                 elif ending:
@@ -67,7 +73,7 @@ class TarReader(Reader):
             return ending.rpartition(".")[2] in IMAGES
         return ending == _ending(self.image_field)
 
-    def _label(self, window: Window, member: Member, read: Callable[[str], Label | None]) -> Label | None:
+    def _label(self, window: Window, member: Member, read: Callable[[str], AnyLabel | None]) -> AnyLabel | None:
         """The label in a member; None for a .json without one."""
         refuse_unusual(window.path, member)
         try:
@@ -78,18 +84,23 @@ class TarReader(Reader):
             bad = error if isinstance(error, BadLabel) else BadLabel("it is not UTF-8 text")
             raise bad.of(f"{member.shown_name} (offset {member.offset:,} of {window.path})") from error
 
-    def _in_json(self, text: str) -> Label | None:
+    def _in_json(self, text: str) -> AnyLabel | None:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise BadLabel(f"it is not JSON: {error}") from error
-        keys = LABEL_KEYS if self.label_field is None else (self.label_field,)
+        usual = (*LABEL_KEYS, *SEVERAL_KEYS) if self.multi_label else LABEL_KEYS
+        keys = usual if self.label_field is None else (self.label_field,)
         value = next((found[key] for key in keys if key in found), None) if isinstance(found, dict) else None
+        if self.multi_label:
+            labels = found if isinstance(found, list) else value
+            return None if labels is None else any_set(labels)
         if value is None:
             return None
         if isinstance(value, str):
             return text_label(value)
         values = value if isinstance(value, list) else [value]
+        refuse_names(values if all(isinstance(name, str) for name in values) else [])
         if not all(isinstance(number, (int, float)) for number in values):
             raise BadLabel(f"{str(value)[:40]!r} is neither a number nor a name")
         return number_label(one_of(values, self.label_element))
