@@ -50,9 +50,10 @@ class RawFile(NamedTuple):
         return self.bytes[offset : offset + height * width * self.channels].reshape(height, width, self.channels)
 
 
-def trailer(index: bytes, count: int, channels: int, index_offset: int, *, several: bool) -> bytes:
-    """The end of a file, which describes and checks the index."""
-    return TRAILER.pack(MAGIC, SEVERAL if several else VERSION, channels, count, index_offset, zlib.crc32(index))
+def trailer(entries: Entries, channels: int, index_offset: int, bits: bytes = b"") -> bytes:
+    """The end of a file, which describes and checks the index, and the bits of several labels after it."""
+    version, crc = SEVERAL if bits else VERSION, zlib.crc32(entries.tobytes() + bits)
+    return TRAILER.pack(MAGIC, version, channels, len(entries), index_offset, crc)
 
 
 def open_raw_file(path: Path) -> RawFile:
@@ -220,9 +221,8 @@ def _label_bytes(manifest: Manifest) -> int:
 
 
 def _label_sets(files: Iterable[RawFile], manifest: Manifest) -> Labels:
-    rows = np.concatenate(
-        [np.empty((0, _label_bytes(manifest)), np.uint8), *(f.bits for f in files if f.bits is not None)]
-    )
+    nothing = np.empty((0, _label_bytes(manifest)), dtype=np.uint8)
+    rows = np.concatenate([nothing, *(file.bits for file in files if file.bits is not None)])
     return np.unpackbits(rows, axis=1, count=len(manifest.classes)).astype(np.int64)
 
 
