@@ -95,6 +95,8 @@ class Run:
     def history(self, name: str) -> History:
         """A curve: train/loss, train/top1, train/topk, train/lr, val/loss, val/top1, val/topk or samples_per_s.
 
+        Where a sample may have several labels: train/f1_micro, val/mAP, val/f1_micro and val/f1_macro.
+
         >>> run = phalanx.load("runs/digits")
         >>> steps, values = run.history("train/loss")     # plt.plot(*run.history("train/loss"))
         >>> len(steps) == len(values)
@@ -173,10 +175,10 @@ class Run:
             where = None if out is None else Path(out)
             source = None if data is None else str(data)
             measured = measure(make_console(progress), self.path, source, batch_size, device, precision, where)
-        result, totals = measured.result, measured.result.totals
+        result, numbers, totals = measured.result, measured.result.numbers, measured.result.numbers.totals
         return Evaluation(
-            top1=totals.top1,
-            topk=totals.topk,
+            top1=_or_nan(numbers.top1),
+            topk=_or_nan(numbers.topk),
             k=result.k,
             loss=totals.loss,
             samples=totals.samples,
@@ -184,7 +186,8 @@ class Run:
             classes=measured.classes,
             unreadable=result.bad_images,
             folder=measured.folder,
-            metrics=result.metrics,
+            metrics=numbers.metrics,
+            labels=measured.labels,
         )
 
     @refuse_unknown
@@ -228,7 +231,8 @@ class Run:
                 why="a run is evaluated after each eval.every, by default an epoch",
                 remedy="train longer: run.resume()",
             )
-        return Score(found.step, found.epoch, found.top1, found.topk, found.k, found.loss, found.metrics)
+        accuracies = _or_nan(found.top1), _or_nan(found.topk)
+        return Score(found.step, found.epoch, *accuracies, found.k, found.loss, found.metrics)
 
     def _trained(self, device: str) -> "Trained":
         """The best model, read once for as long as it is the best."""
@@ -240,6 +244,10 @@ class Run:
             with restored():
                 self._loaded = path, device, load_for_prediction(path, device)
         return self._loaded[2]
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
 
 
 def load(path: PathText) -> Run:

@@ -132,6 +132,12 @@ class Pipeline:
         return _single_core_threads(self.threads) if self.pixels else nullcontext()
 
 
+def evaluation_part(num_samples: int, share: Share, rank: int | None = None) -> Indices:
+    """The samples that a worker evaluates, by default the worker of the share: neighbouring ones."""
+    parts = np.array_split(np.arange(num_samples, dtype=np.int64), share.world)
+    return parts[share.rank if rank is None else rank]
+
+
 def evaluation_batches(
     source: Source,
     framing: Framing,
@@ -144,7 +150,7 @@ def evaluation_batches(
 ) -> Generator[Batch]:
     """A worker's slice of a split in order, every sample once: batches of one micro-batch. Bad images are left out."""
     share, tally = share or Share(), bad or BadImages(source)
-    mine = np.array_split(np.arange(len(source), dtype=np.int64), share.world)[share.rank]
+    mine = evaluation_part(len(source), share)
 
     def batches() -> Generator[Batch]:
         for low in range(0, len(mine), batch):

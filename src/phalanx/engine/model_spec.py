@@ -19,6 +19,7 @@ class ModelSpec:
     image_size: int
     mean: list[float]
     std: list[float]
+    multi_label: bool = False  # whether a sample may have several labels: each class has a probability of its own
     margin: bool = True  # whether validation takes a centre crop: the images show more than their subject
 
     @classmethod
@@ -39,6 +40,7 @@ class ModelSpec:
             image_size=image_size,
             mean=list(config.data.mean or source.mean),
             std=list(config.data.std or source.std),
+            multi_label=source.labels.ndim == 2,
             margin=has_margin(splits.val, image_size),
         )
 

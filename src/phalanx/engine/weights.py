@@ -91,14 +91,14 @@ def _mark_best(folder: Path, state: TrainState) -> None:
     if best is None or not checkpoint.path_of(folder, best.step).is_dir():
         return
     if best.step == state.step or checkpoint.best_path(folder) is None:
-        checkpoint.mark_best(folder, best.step, best.top1)
+        checkpoint.mark_best(folder, best.step, best.score, best.metric)
 
 
 def _recall_best(state: TrainState, known: list[Eval]) -> None:
     """Take the best from the events: an evaluator may have found it after the checkpoint was written."""
     best = best_of(known)
-    if best is not None and (state.best is None or best.top1 > state.best.top1):
-        state.best = Best(best.top1, best.topk, best.step, best.epoch, best.metrics)
+    if best is not None and (state.best is None or best.score > state.best.score):
+        state.best = Best.of(best)
 
 
 def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> None:
@@ -135,7 +135,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 
 
 def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> None:
-    """Refuse a checkpoint of another model, or of another number of classes."""
+    """Refuse a checkpoint of another model, of another number of classes, or of another kind of labels."""
     saved = loaded.state["identity"]
     if saved["model"] != spec.model:
         raise UserError(
@@ -148,6 +148,14 @@ def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> None:
             f"{loaded.path} has {len(saved['classes'])} classes, the data has {len(spec.classes)}",
             why="the classifier's shape depends on the number of classes",
             remedy="use the data that it was trained on; or fine-tune: --init-from with model.new_head=true",
+        )
+    several = bool(saved.get("multi_label"))  # older checkpoints have one label a sample
+    if several != spec.multi_label:
+        kinds = ("one label a sample", "several labels a sample")
+        raise UserError(
+            f"{loaded.path} was trained on {kinds[several]}, and the data has {kinds[spec.multi_label]}",
+            why="a classifier's answers are probabilities of all classes together, or of each class by itself",
+            remedy=f"data.multi_label={str(several).lower()}; or fine-tune: --init-from with model.new_head=true",
         )
 
 

@@ -102,7 +102,11 @@ def _engine(agreed: Agreed, training: Training) -> Engine:
     return Engine(
         agreed.settings,
         Inputs(agreed.settings, config.augment, spec.mean, spec.std, config.train.seed, training.sizes),
-        make_loss(config.loss, None if weights is None else weights.to(agreed.settings.device)),
+        make_loss(
+            config.loss,
+            None if weights is None else weights.to(agreed.settings.device),
+            multi_label=spec.multi_label,
+        ),
         config.eval.k(len(spec.classes)),
         config.train.seed,
         views_of(config.eval),
