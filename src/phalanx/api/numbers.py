@@ -28,7 +28,7 @@ class Score:
     metrics: dict[str, float] = field(default_factory=dict)  # by name: your own; mAP and F1 of several labels
 
     @property
-    def mAP(self) -> float:  # noqa: N802 - as the field writes it
+    def mAP(self) -> float:
         """The mean over classes of the average precision; nan where a sample has one label."""
         return self.metrics.get(MAP, float("nan"))
 
@@ -60,6 +60,6 @@ class Evaluation:
     labels: list[LabelResult] = field(default_factory=list, repr=False)
 
     @property
-    def mAP(self) -> float:  # noqa: N802 - as the field writes it
+    def mAP(self) -> float:
         """The mean over classes of the average precision; nan where a sample has one label."""
         return self.metrics.get(MAP, float("nan"))

@@ -127,12 +127,18 @@ class Run:
             return load_trained(self.path, plain).model.requires_grad_(True)
 
     def predict(
-        self, images: "ImageLike | Sequence[ImageLike]", *, top_k: int = 5, device: str = "auto"
+        self,
+        images: "ImageLike | Sequence[ImageLike]",
+        *,
+        top_k: int = 5,
+        threshold: float = 0.5,
+        device: str = "auto",
     ) -> "list[Prediction]":
         """What the best model sees on images, in order.
 
         An image is a path (a file, a folder, a glob), a PIL image, a numpy array (height, width[, channels]) or a
-        tensor ([channels,] height, width) of uint8 or of floats in 0..1. Each is prepared as in validation.
+        tensor ([channels,] height, width) of uint8 or of floats in 0..1. Each is prepared as in validation. Where an
+        image may have several labels, `labels` of a prediction are those with a probability above `threshold`.
 
         >>> import numpy
         >>> run = phalanx.load("runs/digits")
@@ -150,7 +156,7 @@ class Run:
             trained = self._trained(device)
             source = given_images(images, trained)
             trained.settings.apply()
-            return [one for batch in predict(trained, source, top_k) for one in batch] if len(source) else []
+            return [one for batch in predict(trained, source, top_k, threshold) for one in batch] if len(source) else []
 
     def evaluate(
         self,

@@ -244,7 +244,7 @@ def evaluate(
     precision: Annotated[str | None, typer.Option(help="default: as in training")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the figure")] = None,
 ) -> None:
-    """Measure a trained model: top-1, top-k, each class, and a confusion matrix."""
+    """Measure a trained model: top-1, top-k, each class, and a confusion matrix; mAP with several labels a sample."""
     found = _find(checkpoint)
     from phalanx.commands.evaluate import evaluate_checkpoint
 
@@ -255,7 +255,12 @@ def evaluate(
 def predict(
     checkpoint: Checkpointed,
     images: Annotated[list[str], typer.Argument(help="files, folders or globs")],
-    top_k: Annotated[int, typer.Option(min=1)] = 5,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="default: 5; with several labels a sample, all above the threshold")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="with several labels a sample; default: 0.5")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     as_tsv: Annotated[bool, typer.Option("--tsv", help="tab-separated lines")] = False,
     device: Annotated[str, typer.Option()] = "auto",
@@ -267,7 +272,7 @@ def predict(
     from phalanx.commands.predict import predict_images
 
     style = "json" if as_json else "tsv" if as_tsv else "table"
-    raise typer.Exit(predict_images(Console(), found, images, top_k, style, device))
+    raise typer.Exit(predict_images(Console(), found, images, top_k, style, device, threshold))
 
 
 @app.command()

@@ -21,7 +21,7 @@ from phalanx.data.decode.images import BadImage, broken_means_bad
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.formats import recognise
-from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.labelled import Labelled, Part, class_counts
 from phalanx.data.sources.open import open_parts
 from phalanx.data.sources.raw import RawSource
 from phalanx.machine.cores import cores
@@ -100,7 +100,7 @@ def _about(
     sheet: Path,
 ) -> dict[str, Any]:
     classes = next(iter(parts.values())).classes
-    counts = {part: np.bincount(split.labels, minlength=len(classes)).tolist() for part, split in parts.items()}
+    counts = {part: class_counts(split.labels, len(classes)).tolist() for part, split in parts.items()}
     return {
         "source": source,
         "format": form,

@@ -21,8 +21,8 @@ from phalanx.data.base import Batch, Source
 from phalanx.data.order import Share
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
-from phalanx.data.sources.open import open_data, open_split
 from phalanx.data.sources.multi_label import judged_classes
+from phalanx.data.sources.open import open_data, open_split
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loss import plain_loss
 from phalanx.engine.measure import Measured as Numbers
@@ -145,7 +145,7 @@ def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
 
 def _measure(trained: Trained, source: Source, batch_size: int, console: Console) -> EvalResult:
     config, spec = trained.config, trained.spec
-    k = config.eval.k(len(spec.classes))
+    k = spec.k(config.eval)
     inputs = Inputs(trained.settings, config.augment, spec.mean, spec.std, config.train.seed)
     engine = Engine(
         trained.settings,

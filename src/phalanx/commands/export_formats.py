@@ -50,7 +50,7 @@ def describe(trained: Trained) -> dict[str, Any]:
             **({MAP: judged.metrics.get(MAP) if judged else None} if spec.multi_label else {}),
             "top1": judged.top1 if judged else None,
             "topk": judged.topk if judged else None,
-            "k": config.eval.k(len(spec.classes)),
+            "k": spec.k(config.eval),
             "input": "float32 (batch, channels, height, width): pixels / 255, less mean, divided by std",
             "output": "float32 (batch, classes): logits"
             + ("; the sigmoid of each is the probability of its class" if spec.multi_label else ""),

@@ -1,4 +1,4 @@
-"""`phalanx predict`: the most probable classes of images."""
+"""`phalanx predict`: the most probable classes of images; of several labels, all that are probable enough."""
 
 import glob
 import json
@@ -23,6 +23,12 @@ from phalanx.errors import EXIT_USER, UserError
 from phalanx.observe.lines import percent
 from phalanx.observe.tables import print_line, print_table, tab_separated
 
+TOP_K = 5  # classes that are shown of an image that has one label
+THRESHOLD = 0.5  # the probability above which an image has a label, where it may have several
+
+Answer = tuple[list[tuple[str, float]], list[str]]  # classes with their probabilities, and labels
+NO_ANSWER: Answer = ([], [])
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -37,6 +43,7 @@ class Prediction:
 
     image: str
     classes: list[tuple[str, float]]
+    labels: list[str]  # all that are probable enough where an image may have several; otherwise the most probable
     error: str | None = None
 
     @property
@@ -58,13 +65,32 @@ class Prediction:
         return self.classes[0]
 
 
-def predict_images(console: Console, place: Path, images: Sequence[str], top_k: int, style: str, device: str) -> int:
-    """Print the classes of each image. Returns the exit code: 0 if every image was readable."""
+def predict_images(
+    console: Console,
+    place: Path,
+    images: Sequence[str],
+    top_k: int | None,
+    style: str,
+    device: str,
+    threshold: float | None = None,
+) -> int:
+    """Print the classes of each image. Returns the exit code: 0 if every image was readable.
+
+    Without `top_k`, an image that may have several labels shows all that are above the threshold.
+    """
     names = find_images(images)
     trained = load_for_prediction(place, device)
+    several = trained.spec.multi_label
+    if threshold is not None and not several:
+        raise UserError(
+            f"--threshold {threshold:g} has no effect on this model",
+            why="its images have one label each: the most probable class",
+            remedy="leave it out, or choose how many classes are shown with --top-k",
+        )
     failed = 0
-    for number, predictions in enumerate(predict(trained, file_images(names, trained), top_k)):
-        _print(console, predictions, style, first=number == 0)
+    above = THRESHOLD if threshold is None else threshold
+    for number, predictions in enumerate(predict(trained, file_images(names, trained), top_k, above)):
+        _print(console, predictions, style, first=number == 0, several=several)
         failed += sum(prediction.error is not None for prediction in predictions)
     if not failed:
         return 0
@@ -118,8 +144,14 @@ def file_images(names: list[bytes], trained: Trained) -> FileSource:
     )
 
 
-def predict(trained: Trained, source: EncodedSource, top_k: int) -> Iterator[list[Prediction]]:
-    """Batch by batch, while threads decode the next ones: images prepared as in validation."""
+def predict(
+    trained: Trained, source: EncodedSource, top_k: int | None, threshold: float = THRESHOLD
+) -> Iterator[list[Prediction]]:
+    """Batch by batch, while threads decode the next ones: images prepared as in validation.
+
+    Where an image may have several labels, it has those with a probability above `threshold`, and without `top_k`
+    these are its classes.
+    """
     spec = trained.spec
     batches = evaluation_batches(
         source,
@@ -129,30 +161,36 @@ def predict(trained: Trained, source: EncodedSource, top_k: int) -> Iterator[lis
     )
     with closing(batches):
         for batch in batches:
-            answers, reasons = _answers(trained, batch, top_k), dict(batch.bad)
+            answers, reasons = _answers(trained, batch, top_k, threshold), dict(batch.bad)
             numbered = ((index, source.name(index)) for index in range(batch.start, batch.start + batch.total))
-            yield [Prediction(name, answers.get(index, []), reasons.get(name)) for index, name in numbered]
+            yield [Prediction(name, *answers.get(index, NO_ANSWER), reasons.get(name)) for index, name in numbered]
 
 
-def _answers(trained: Trained, batch: Batch, top_k: int) -> dict[int, list[tuple[str, float]]]:
-    """The most probable classes of the readable images of a batch, by index."""
+def _answers(trained: Trained, batch: Batch, top_k: int | None, threshold: float) -> dict[int, Answer]:
+    """The classes and labels of the readable images of a batch, by index."""
     answers = {}
-    classes = trained.spec.classes
+    names, several = trained.spec.classes, trained.spec.multi_label
     for micro in batch.micro:
         if not micro.count:
             continue
-        top = trained.logits(micro.images).softmax(dim=1).topk(min(top_k, len(classes)), dim=1)
-        for index, numbers, values in zip(
-            micro.indices.tolist(), top.indices.tolist(), top.values.tolist(), strict=True
-        ):
-            answers[index] = [(classes[number], value) for number, value in zip(numbers, values, strict=True)]
+        logits = trained.logits(micro.images)
+        # In float64 a probability is above 1/2 exactly where the logit is positive, as evaluation counts it.
+        shares = logits.double().sigmoid() if several else logits.softmax(dim=1)
+        above = (shares > threshold).sum(dim=1).tolist() if several else [1] * micro.count
+        most = max([*above, TOP_K if top_k is None else top_k])
+        top = shares.topk(min(most, len(names)), dim=1)
+        rows = zip(micro.indices.tolist(), top.indices.tolist(), top.values.tolist(), above, strict=True)
+        for index, numbers, values, count in rows:
+            ranked = [(names[number], value) for number, value in zip(numbers, values, strict=True)]
+            shown = top_k if top_k is not None else count if several else TOP_K
+            answers[index] = ranked[:shown], [name for name, _ in ranked[:count]]
     return answers
 
 
-def _print(console: Console, predictions: list[Prediction], style: str, *, first: bool) -> None:
+def _print(console: Console, predictions: list[Prediction], style: str, *, first: bool, several: bool) -> None:
     if style == "json":
         for prediction in predictions:
-            print_line(console, json.dumps(_as_json(prediction)))
+            print_line(console, json.dumps(_as_json(prediction, several=several)))
     elif style == "table" and console.is_terminal:
         rows = [row for prediction in predictions for row in _rows(prediction)]
         print_table(console, ("image", "class", "probability"), rows, numbers=("probability",))
@@ -164,24 +202,28 @@ def _print(console: Console, predictions: list[Prediction], style: str, *, first
     console.file.flush()
 
 
-def _as_json(prediction: Prediction) -> dict[str, object]:
+def _as_json(prediction: Prediction, *, several: bool) -> dict[str, object]:
     if prediction.error is not None:
         return {"image": prediction.image, "error": prediction.error}
     shown = [{"class": name, "probability": value} for name, value in prediction.classes]
-    return {"image": prediction.image, "predictions": shown}
+    return {"image": prediction.image, "predictions": shown, **({"labels": prediction.labels} if several else {})}
 
 
 def _rows(prediction: Prediction) -> list[tuple[str, str, str]]:
     """Rows for people: the image is named once."""
     if prediction.error is not None:
         return [(prediction.image, f"not readable: {prediction.error}", "")]
+    if not prediction.classes:
+        return [(prediction.image, "no label is probable enough", "")]
     names = [prediction.image, *[""] * len(prediction.classes)]
     return [(image, name, percent(value)) for image, (name, value) in zip(names, prediction.classes, strict=False)]
 
 
 def _lines(prediction: Prediction) -> list[tuple[str, str, str, str]]:
-    """Rows for programs: complete lines. An unreadable image has the rank `error`."""
+    """Rows for programs: complete lines. An unreadable image has the rank `error`, one without labels `none`."""
     if prediction.error is not None:
         return [(prediction.image, "error", prediction.error, "")]
+    if not prediction.classes:
+        return [(prediction.image, "none", "", "")]
     ranked = enumerate(prediction.classes, 1)
     return [(prediction.image, str(rank), name, f"{value:.6f}") for rank, (name, value) in ranked]

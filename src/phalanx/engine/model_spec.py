@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from phalanx.config.schema import RunConfig
+from phalanx.config.schema import EvalConfig, RunConfig
 from phalanx.data.augment.framing import has_margin
 from phalanx.data.sources.open import Splits
 from phalanx.errors import UserError
@@ -43,6 +43,10 @@ class ModelSpec:
             multi_label=source.labels.ndim == 2,
             margin=has_margin(splits.val, image_size),
         )
+
+    def k(self, config: EvalConfig) -> int:
+        """The k of top-k that is counted; 1 where top-1 alone is, or where a sample may have several labels."""
+        return 1 if self.multi_label else config.k(len(self.classes))
 
     def saved(self) -> dict[str, Any]:
         return asdict(self)

@@ -10,6 +10,7 @@ from phalanx.errors import UserError
 from phalanx.observe.figures import refuse_other_endings, save_figure
 from phalanx.runs import events as ev
 from phalanx.runs.events import Record, read_events
+from phalanx.runs.score import MAP, TOP1
 
 if TYPE_CHECKING:
     from phalanx.observe.notebook_figure import NotebookFigure
@@ -30,6 +31,9 @@ class Curve:
     x: list[float]
     y: list[float]
 
+    def scaled(self, by: float) -> "Curve":
+        return Curve(self.x, [by * value for value in self.y])
+
 
 @dataclass(frozen=True)
 class RunCurves:
@@ -39,9 +43,10 @@ class RunCurves:
     train_loss: Curve
     train_top1: Curve
     val_loss: Curve
-    val_top1: Curve
+    val_top1: Curve  # or mAP, where a sample may have several labels
     rate: Curve
     metrics: dict[str, Curve]  # the user's own, by name
+    metric: str = TOP1  # what `val_top1` is
 
 
 def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
@@ -61,14 +66,17 @@ def read_curves(run: Path, axis: Axis, label: str) -> RunCurves:
         ]
         return Curve([x for x, _ in chosen], [scale * value for _, value in chosen])
 
+    metrics = _metrics(records, places)
+    judged = metrics.pop(MAP, None)  # the first panel shows it
     return RunCurves(
         label,
         train_loss=curve(ev.Step.kind, "loss"),
         train_top1=curve(ev.Epoch.kind, "top1", 100),
         val_loss=curve(ev.Eval.kind, "loss"),
-        val_top1=curve(ev.Eval.kind, "top1", 100),
+        val_top1=curve(ev.Eval.kind, "top1", 100) if judged is None else judged.scaled(100),
         rate=curve(ev.Step.kind, "lr"),
-        metrics=_metrics(records, places),
+        metrics=metrics,
+        metric=TOP1 if judged is None else MAP,
     )
 
 
@@ -137,7 +145,8 @@ def curves_figure(runs: list[Path], axis: Axis = "epoch") -> "NotebookFigure":
         for name, axes in zip(names, others, strict=True):
             curve = curves.metrics.get(name, Curve([], []))
             axes.plot(curve.x, curve.y, colour, marker=mark, ms=3)
-    accuracy.set(title="top-1 accuracy, %", xlabel=_LABELS[axis])
+    titles = dict.fromkeys("mAP" if curves.metric == MAP else "top-1 accuracy" for curves in named)
+    accuracy.set(title=f"{' or '.join(titles)}, %", xlabel=_LABELS[axis])
     loss.set(title="loss", xlabel=_LABELS[axis])
     rate.set(title="learning rate", xlabel=_LABELS[axis])
     for name, axes in zip(names, others, strict=True):

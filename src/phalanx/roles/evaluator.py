@@ -113,7 +113,7 @@ def _make_model(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, A
     model.to(settings.device).to(memory_format=settings.memory_format)
     cpu.prepare(model, settings.fast_path, to_train=False)
     inputs = Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed)
-    k = config.eval.k(len(spec.classes))
+    k = spec.k(config.eval)
     seed = config.train.seed
     return _Model(job_settings, model, Engine(settings, inputs, plain_loss, k, seed, views=views_of(config.eval)))
 

@@ -107,7 +107,7 @@ def _engine(agreed: Agreed, training: Training) -> Engine:
             None if weights is None else weights.to(agreed.settings.device),
             multi_label=spec.multi_label,
         ),
-        config.eval.k(len(spec.classes)),
+        spec.k(config.eval),
         config.train.seed,
         views_of(config.eval),
         config.train.monitor,

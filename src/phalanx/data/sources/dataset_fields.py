@@ -85,7 +85,7 @@ def class_numbers(stored: Sequence[Any], where: str) -> Labels:
     except (TypeError, ValueError, RuntimeError) as error:
         several = hasattr(stored[0], "__len__") and not isinstance(stored[0], str)
         raise UserError(
-            f"{where}: labels are not whole numbers",
+            f"{where}: samples have several labels" if several else f"{where}: labels are not whole numbers",
             why=f"the first is {stored[0]!r:.200}",
             remedy="train on all labels of a sample: data.multi_label=true; or return the number of its only class"
             if several

@@ -90,6 +90,7 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
     notes += labelled
     _refuse_unused_labels(config, val)
     notes += slow_decoding(train)
+    notes = list(dict.fromkeys(notes))  # both parts may have the same to say
     return decoded_as(config, train), None if val is None else decoded_as(config, val), notes
 
 
