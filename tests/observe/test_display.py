@@ -27,7 +27,7 @@ def test_a_terminal_shows_a_row_for_each_evaluation() -> None:
     display = make_display(screen)
     assert isinstance(display, LiveDisplay)
     for step in (10, 20):
-        display.tick(Tick(step, 30, step // 10, 10, 10, loss=1.25, top1=0.5, samples_per_s=400))
+        display.tick(Tick(step, 30, step // 10, 10, 10, loss=1.25, accuracy=0.5, samples_per_s=400))
         (bar,) = display._progress.tasks
         assert bar.description == f"epoch {step // 10}/3 10/10"
         assert bar.fields["numbers"] == "loss 1.250  top-1 50.00 %  400 img/s"
@@ -61,7 +61,7 @@ def test_elsewhere_there_are_lines() -> None:
     screen, file = console(terminal=False)
     display = make_display(screen, worker=1)
     assert isinstance(display, PlainDisplay)
-    display.tick(Tick(10, 30, 1, 10, 10, loss=1.25, top1=0.5, samples_per_s=400))
+    display.tick(Tick(10, 30, 1, 10, 10, loss=1.25, accuracy=0.5, samples_per_s=400))
     display.take(evaluation(10, best=True))
     display.take(ev.Checkpoint(10, "somewhere", 0.1, 100))  # only programs read these
     display.close()

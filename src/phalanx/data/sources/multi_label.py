@@ -11,12 +11,16 @@ from phalanx.errors import UserError
 
 def labelled_as(config: DataConfig, source: Labelled, where: str) -> tuple[Labelled, list[str]]:
     """The source with one label a sample, or several, as data.multi_label says; and notes for the user."""
-    if source.multi_label == config.multi_label:
+    if not config.multi_label:
+        if source.multi_label:
+            raise several_labels(where)
         return source, []
-    if source.multi_label:
-        raise several_labels(where)
-    labels = one_hot(source.labels, len(source.classes))
-    return replace(source, labels=labels), [f"every sample of {where} has one label, though it may have several"]
+    notes = []
+    if not source.multi_label:
+        source = replace(source, labels=one_hot(source.labels, len(source.classes)))
+        notes.append(f"every sample of {where} has one label, though data.multi_label allows several")
+    each = source.labels.sum() / max(1, len(source))
+    return replace(source, description=f"{source.description}, {each:.3g} labels a sample"), notes
 
 
 def several_labels(where: str) -> UserError:
