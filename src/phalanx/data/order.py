@@ -28,7 +28,30 @@ def balanced_order(seed: int, epoch: int, labels: Indices) -> Indices:
     places = epoch_order(seed, epoch, count)
     by_class = places[np.argsort(labels[places], kind="stable")]
     sizes = np.bincount(labels)
-    samples = [part for part in np.split(by_class, np.cumsum(sizes)[:-1]) if len(part)]
+    return _drawn(seed, epoch, [part for part in np.split(by_class, np.cumsum(sizes)[:-1]) if len(part)], count)
+
+
+def balanced_set_order(seed: int, epoch: int, labels: Indices) -> Indices:
+    """A balanced epoch of samples that may have several labels (n, classes): each class is drawn equally often.
+
+    A place of the epoch belongs to one class, and a sample with that class takes it; samples without a label count as
+    a class of their own. A sample may be drawn for each of its classes, so its other classes come up more often.
+    """
+    count = len(labels)
+    places = epoch_order(seed, epoch, count)
+    marked = np.concatenate([labels != 0, ~labels.any(axis=1, keepdims=True)], axis=1)[places]
+    samples = [places[column] for column in marked.T if column.any()]
+    drawn = _drawn(seed, epoch, samples, count) % count
+    # Repeats are numbered over all classes, in the order of the epoch: each has an augmentation of its own.
+    by_sample = np.argsort(drawn, kind="stable")
+    sizes = np.bincount(drawn, minlength=count)
+    repeat = np.empty(count, dtype=np.int64)
+    repeat[by_sample] = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return drawn + repeat * count
+
+
+def _drawn(seed: int, epoch: int, samples: list[Indices], count: int) -> Indices:
+    """A shuffled epoch of `count` places, divided evenly among the classes with these samples."""
     # Which classes get one place more where the division leaves a rest is drawn for each epoch.
     ranks = np.argsort(bits(seed, "class order", epoch, np.arange(len(samples)))[:, 0], kind="stable")
     shares = np.full(len(samples), count // len(samples))
@@ -120,7 +143,10 @@ def epoch_work(
 
     `balance` are the labels of all samples, where classes are to appear equally often.
     """
-    order = epoch_order(seed, epoch, num_samples) if balance is None else balanced_order(seed, epoch, balance)
+    if balance is None:
+        order = epoch_order(seed, epoch, num_samples)
+    else:
+        order = (balanced_order if balance.ndim == 1 else balanced_set_order)(seed, epoch, balance)
     count = num_batches(num_samples - start, batch, drop_last)
     for number in range(count):
         low, last = start + number * batch, number == count - 1

@@ -110,7 +110,8 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
 
 def _notes(agreed: Agreed, training: Training) -> list[str]:
     config = agreed.config
-    return [*agreed.splits.notes, *training.notes, *loss_notes(config.loss), *optimizer_notes(config.optim)]
+    of_loss = loss_notes(config.loss, multi_label=agreed.spec.multi_label)
+    return [*agreed.splits.notes, *training.notes, *of_loss, *optimizer_notes(config.optim)]
 
 
 def _folder(request: Request, role: Role) -> RunFolder:
