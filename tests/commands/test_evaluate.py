@@ -86,7 +86,7 @@ def test_every_format_is_seen_the_same(digits_run: Path, tmp_path: Path) -> None
         np.testing.assert_array_equal(read.labels, seen[0].labels)
     assert len(seen[-1].images) == 512
     own = measure(Console(quiet=True), digits_run, words[3], None, "cpu", None, tmp_path / "out")
-    assert own.result.totals.samples == 60
+    assert own.result.numbers.totals.samples == 60
 
 
 def test_settings_tell_how_to_read_other_data(digits_run: Path, tmp_path: Path) -> None:

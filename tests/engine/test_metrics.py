@@ -85,6 +85,25 @@ def test_sums_do_not_depend_on_how_samples_are_divided(code: Path) -> None:
     assert found[0]["OneNumber"] == 50
 
 
+def test_several_labels_are_given_as_rows(tmp_path: Path) -> None:
+    path = tmp_path / "set_metrics.py"
+    path.write_text(
+        "def exact(logits, labels):\n    return ((logits > 0) == (labels > 0)).all(1)\n\n"
+        "class Marks:\n    def sums(self, logits, labels):\n        return {'each': labels.sum(0)}\n\n"
+        "    def result(self, sums):\n        return {'last': float(sums['each'][-1])}\n"
+    )
+    labels = (LOGITS > 0.5).long()
+    workers = [begin_metrics([f"{path}:exact", f"{path}:Marks"], list("abcd"), multi_label=True) for _ in range(3)]
+    workers[0].add(LOGITS[:20], labels[:20])
+    workers[2].add(LOGITS[20:], labels[20:])
+    numbers = [worker.numbers() for worker in workers]  # the second has no sample
+    found = workers[0].results([sum(column) for column in zip(*numbers, strict=True)])
+    assert found == {
+        "exact": float(((LOGITS > 0) == (labels > 0)).all(1).double().mean()),
+        "last": float(labels[:, 3].sum()),
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

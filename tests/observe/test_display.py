@@ -27,7 +27,7 @@ def test_a_terminal_shows_a_row_for_each_evaluation() -> None:
     display = make_display(screen)
     assert isinstance(display, LiveDisplay)
     for step in (10, 20):
-        display.tick(Tick(step, 30, step // 10, 10, 10, loss=1.25, top1=0.5, samples_per_s=400))
+        display.tick(Tick(step, 30, step // 10, 10, 10, loss=1.25, accuracy=0.5, samples_per_s=400))
         (bar,) = display._progress.tasks
         assert bar.description == f"epoch {step // 10}/3 10/10"
         assert bar.fields["numbers"] == "loss 1.250  top-1 50.00 %  400 img/s"
@@ -57,11 +57,36 @@ def test_top_1_alone_has_one_column() -> None:
     assert file.getvalue().count("90.00 %") == 1
 
 
+def test_several_labels_have_map_and_f1_instead() -> None:
+    metrics = {"mAP": 0.875, "f1_micro": 0.5, "f1_macro": 0.25, "own": 3.0}
+    found = ev.Eval(10, 1.0, 0.5, None, None, 1, 100, 0.1, best=True, metrics=metrics, metric="mAP")
+    for terminal in (True, False):
+        screen, file = console(terminal)
+        display = make_display(screen)
+        display.tick(Tick(10, 30, 1, 10, 10, loss=1.25, accuracy=0.5, samples_per_s=400, metric="f1_micro"))
+        if isinstance(display, LiveDisplay):
+            assert display._progress.tasks[0].fields["numbers"] == "loss 1.250  F1 50.00 %  400 img/s"
+        display.take(ev.Epoch(10, 1, 1.25, None, None, 100, {"f1_micro": 0.5}))
+        display.take(found)
+        display.close()
+        assert "top-1" not in file.getvalue()
+        if terminal:
+            titles, row = [line for line in lines(file) if "val mAP" in line or "87.50" in line]
+            assert titles.split("  ")[-1].strip() == "val F1"
+            assert row.split() == [
+                *("1", "10", "1.2500", "50.00", "%"),
+                *("0.5000", "87.50", "%", "50.00", "%", "best"),
+            ]
+        else:
+            assert "training loss 1.2500 F1 50.00 % over 100 samples" in file.getvalue()
+            assert "mAP 87.50 % loss 0.5000 f1_micro 0.5 f1_macro 0.25 own 3 on 100 images" in file.getvalue()
+
+
 def test_elsewhere_there_are_lines() -> None:
     screen, file = console(terminal=False)
     display = make_display(screen, worker=1)
     assert isinstance(display, PlainDisplay)
-    display.tick(Tick(10, 30, 1, 10, 10, loss=1.25, top1=0.5, samples_per_s=400))
+    display.tick(Tick(10, 30, 1, 10, 10, loss=1.25, accuracy=0.5, samples_per_s=400))
     display.take(evaluation(10, best=True))
     display.take(ev.Checkpoint(10, "somewhere", 0.1, 100))  # only programs read these
     display.close()

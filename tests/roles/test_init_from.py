@@ -79,4 +79,4 @@ def test_evaluation_matches_by_name(numbers: Path, trained: Path) -> None:
     console = Console(file=io.StringIO())
     for data in (None, str(numbers), str(numbers / "numbers.lst")):
         measured = measure(console, trained, data, None, "cpu", "fp32", None)
-        assert measured.result.totals.top1 == 1.0
+        assert measured.result.numbers.totals.top1 == 1.0

@@ -124,6 +124,7 @@ class CrossValidation(Run):
         images: "ImageLike | Callable[..., object] | Sequence[ImageLike]",
         *,
         top_k: int = 5,
+        threshold: float = 0.5,
         device: str = "auto",
         split: "Split" = "all",
     ) -> "list[Prediction]":

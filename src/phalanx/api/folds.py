@@ -51,6 +51,12 @@ def refuse_folds(config: RunConfig, who: str) -> None:
 
 def cross_validate(request: Request, start: StartFold, console: Console | None) -> Result:
     """Train each fold that is not done yet, in RUN/fold-1 and so on, then measure all of them together."""
+    if request.config.data.multi_label:
+        raise UserError(
+            "--folds does not go together with data.multi_label",
+            why="the table of a cross-validation is one of top-1 accuracies",
+            remedy="run folds one by one, each judged by mAP: data.folds=5 data.fold=1, and so on",
+        )
     folds, shown = _number_of_folds(request), console or Console()
     folder = request.resume or create_run(request.out, request.config.name)
     done = [number for number, path in begun_folds(folder.path).items() if _is_done(path)]

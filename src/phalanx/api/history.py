@@ -53,11 +53,13 @@ def read_history(run: Path, name: str) -> History:
 
 
 def _own_curves(records: list[Record]) -> dict[str, list[tuple[int, float | None]]]:
-    """The numbers of the user's own code, by the name of the curve."""
+    """The numbers of the user's own code and of several labels, by the name of the curve."""
     found: dict[str, list[tuple[int, float | None]]] = {}
     for record in records:
         if record["kind"] == ev.Eval.kind:
             numbers = {f"val/{name}": value for name, value in record.get("metrics", {}).items()}
+        elif record["kind"] == ev.Step.kind:
+            numbers = {f"train/{name}": value for name, value in record.get("metrics", {}).items()}
         elif record["kind"] == ev.Callback.kind:
             numbers = {f"{record['name']}/{name}": value for name, value in record["values"].items()}
         else:

@@ -98,6 +98,8 @@ class Run:
     def history(self, name: str) -> History:
         """A curve: train/loss, train/top1, train/topk, train/lr, val/loss, val/top1, val/topk or samples_per_s.
 
+        Where a sample may have several labels: train/f1_micro, val/mAP, val/f1_micro and val/f1_macro.
+
         >>> run = phalanx.load("runs/digits")
         >>> steps, values = run.history("train/loss")     # plt.plot(*run.history("train/loss"))
         >>> len(steps) == len(values)
@@ -132,6 +134,7 @@ class Run:
         images: "ImageLike | Callable[..., object] | Sequence[ImageLike]",
         *,
         top_k: int = 5,
+        threshold: float = 0.5,
         device: str = "auto",
         split: "Split" = "all",
     ) -> "list[Prediction]":
@@ -140,6 +143,8 @@ class Run:
         An image is a path (a file, a folder, a glob), a PIL image, a numpy array (height, width[, channels]) or a
         tensor ([channels,] height, width) of uint8 or of floats in 0..1. Each is prepared as in validation. Data that
         `phalanx.train` takes is taken here too, all of it or one `split` ("train", "val").
+        Where an image may have several labels, `labels` of a prediction are those with a probability above
+        `threshold`.
 
         >>> import numpy
         >>> run = phalanx.load("runs/digits")
@@ -157,7 +162,7 @@ class Run:
             trained = self._trained(device)
             trained.settings.apply()
             sources = given_sources(images, trained, split)
-            return [one for source in sources for batch in predict(trained, source, top_k) for one in batch]
+            return [one for source in sources for batch in predict(trained, source, top_k, threshold) for one in batch]
 
     def evaluate(
         self,
@@ -186,10 +191,10 @@ class Run:
             source = None if data is None else reference(data) if callable(data) else str(data)
             console, layers = make_console(progress), settings_layers(settings)
             measured = measure(console, self.path, source, batch_size, device, precision, where, layers)
-        result, totals = measured.result, measured.result.totals
+        result, numbers, totals = measured.result, measured.result.numbers, measured.result.numbers.totals
         return Evaluation(
-            top1=totals.top1,
-            topk=totals.topk,
+            top1=_or_nan(numbers.top1),
+            topk=_or_nan(numbers.topk),
             k=result.k,
             loss=totals.loss,
             samples=totals.samples,
@@ -197,7 +202,8 @@ class Run:
             classes=measured.classes,
             unreadable=result.bad_images,
             folder=measured.folder,
-            metrics=result.metrics,
+            metrics=numbers.metrics,
+            labels=measured.labels,
         )
 
     @refuse_unknown
@@ -241,7 +247,8 @@ class Run:
                 why="a run is evaluated after each eval.every, by default an epoch",
                 remedy="train longer: run.resume()",
             )
-        return Score(found.step, found.epoch, found.top1, found.topk, found.k, found.loss, found.metrics)
+        accuracies = _or_nan(found.top1), _or_nan(found.topk)
+        return Score(found.step, found.epoch, *accuracies, found.k, found.loss, found.metrics)
 
     def _trained(self, device: str) -> "Trained":
         """The best model, read once for as long as it is the best."""
@@ -253,3 +260,7 @@ class Run:
             with restored():
                 self._loaded = path, device, load_for_prediction(path, device)
         return self._loaded[2]
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value

@@ -10,6 +10,7 @@ from typing import Any
 from phalanx.errors import UserError
 from phalanx.observe.lines import accuracies, percent
 from phalanx.observe.results import RunResult
+from phalanx.runs.score import MAP
 
 
 def run_text(result: RunResult) -> str:
@@ -54,12 +55,12 @@ def _rows(result: RunResult) -> Iterator[tuple[str, str]]:
     yield "state", result.state if result.state == "finished" or not result.remarks else result.remarks[-1]
     if result.model:
         yield "model", result.model
-    for name, top1, topk in (
-        ("best", result.best_top1, result.best_topk),
-        ("last", result.final_top1, result.final_topk),
+    for name, top1, topk, mean_ap in (
+        ("best", result.best_top1, result.best_topk, result.best_map),
+        ("last", result.final_top1, result.final_topk, result.final_map),
     ):
-        if top1 is not None:
-            yield name, accuracies(top1, top1 if topk is None else topk, result.k or 1, between=", ")
+        if top1 is not None or mean_ap is not None:
+            yield name, accuracies(top1, topk, result.k or 1, ", ", {MAP: mean_ap})
     if result.steps is not None and result.epochs is not None:
         took = "" if result.wall_s is None else f" in {result.wall_s:.1f} s"
         yield "trained", f"{result.epochs:.2f} epochs, {result.steps:,} of {result.total_steps or 0:,} steps{took}"

@@ -17,7 +17,7 @@ from phalanx.config.role import Role
 from phalanx.config.schema import AugmentConfig, ExchangeConfig, MachineConfig, ModelConfig, OptimConfig
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loss import PLAIN
+from phalanx.engine.loss import plain_loss
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, train_step
 from phalanx.exchange.base import Exchange
@@ -90,7 +90,7 @@ def _cost(job: dict[str, Any], role: Role, peers: PeerWatch | None) -> dict[str,
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     batch = _batch(job, role)
     inputs = Inputs(settings, AugmentConfig(), [0.5] * 3, [0.25] * 3, seed=0)
-    engine = Engine(settings, inputs, PLAIN, k=5, seed=0)
+    engine = Engine(settings, inputs, plain_loss, k=5, seed=0)
     plain = parse_compression("none")
     makers: dict[str, Callable[[nn.Module], Exchange]] = {
         "independent": lambda model: local_exchange(model, _update(model), accumulate=1, clip_norm=None),

@@ -68,6 +68,8 @@ def reached(trained: Trained, target: float) -> Reached:
     evaluations = [record for record in trained.records if record["kind"] == ev.Eval.kind]
     if not evaluations:
         raise TrainingFailed("it has no validation")
+    if evaluations[0]["top1"] is None:
+        raise TrainingFailed("it has several labels a sample, and the target is a top-1 accuracy")
     first = next((record for record in evaluations if record["top1"] >= target), None)
     start = next(record["t"] for record in trained.records if record["kind"] == ev.Start.kind)
     return Reached(

@@ -251,7 +251,7 @@ def evaluate(
         typer.Argument(metavar="[KEY=VALUE]...", help="how to read --data, such as data.label_field=X"),
     ] = None,
 ) -> None:
-    """Measure a trained model: top-1, top-k, each class, and a confusion matrix."""
+    """Measure a trained model: top-1, top-k, each class, and a confusion matrix; mAP with several labels a sample."""
     found = _find(checkpoint)
     from phalanx.commands.evaluate import evaluate_checkpoint
     from phalanx.config.resolve import parse_override
@@ -266,7 +266,12 @@ def predict(
     images: Annotated[
         list[str], typer.Argument(help="files, folders, globs, or data as --data of train; data.KEY=VALUE")
     ],
-    top_k: Annotated[int, typer.Option(min=1)] = 5,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="default: 5; with several labels a sample, all above the threshold")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="with several labels a sample; default: 0.5")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     as_tsv: Annotated[bool, typer.Option("--tsv", help="tab-separated lines")] = False,
     device: Annotated[str, typer.Option()] = "auto",
@@ -284,7 +289,7 @@ def predict(
     chosen = next((known for known in SPLITS if known == split), None)
     if chosen is None:
         raise UserError(f"--split cannot be {split!r}", why="unknown", remedy=f"one of {', '.join(SPLITS)}")
-    code = predict_images(Console(), found, images, top_k, style, device, split=chosen, labels=labels)
+    code = predict_images(Console(), found, images, top_k, style, device, threshold, split=chosen, labels=labels)
     raise typer.Exit(code)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import Tensor
 
 from phalanx.errors import UserError
-from phalanx.observe.lines import percent
+from phalanx.observe.lines import accuracies
 from phalanx.observe.plot_options import PlotOptions
 from phalanx.observe.plots import draw_curves
 from phalanx.observe.tables import print_rows
@@ -78,4 +78,6 @@ def _summary(run: Path) -> dict[str, Any]:
 
 def _metric(summary: dict[str, Any], which: str) -> str:
     measured = summary.get(which)
-    return f"top-1 {percent(measured['top1'])} at step {measured['step']}" if measured else "nothing evaluated"
+    if not measured:
+        return "nothing evaluated"
+    return f"{accuracies(measured['top1'], None, 1, metrics=measured.get('metrics'))} at step {measured['step']}"

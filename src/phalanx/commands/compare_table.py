@@ -67,6 +67,8 @@ def _table(rows: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
         "final top-1": [_share(row.final_top1) for row in rows],
         f"best top-{k}": [_topk(row, row.best_topk, named=k == "k") for row in rows],
         f"final top-{k}": [_topk(row, row.final_topk, named=k == "k") for row in rows],
+        "best mAP": [_share(row.best_map) for row in rows],
+        "final mAP": [_share(row.final_map) for row in rows],
         "epochs": [None if row.epochs is None else f"{row.epochs:.4g}" for row in rows],
         "steps/s": [_speed(row.steps_per_s) for row in rows],
         "images/s": [_speed(row.images_per_s) for row in rows],

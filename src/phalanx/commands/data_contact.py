@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 
 from phalanx.commands.data_settings import write_out
 from phalanx.data.augment.framing import CentreCrop
-from phalanx.data.sources.labelled import Labelled
+from phalanx.data.sources.labelled import Labelled, Labels, class_counts
 from phalanx.observe.class_names import class_names, legend_path, legend_text
 from phalanx.observe.fonts import Lettering
 from phalanx.observe.tables import printable
@@ -41,7 +41,8 @@ def draw_contact_sheet(source: Labelled, path: Path) -> None:
         else:
             pen.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), outline=BROKEN)
             _write(page, (left + 6, top + SIDE // 2 - 8), "does not decode", names.lettering, BROKEN)
-        _write(page, (left, top + SIDE + 1), names.shown[source.labels[index]], names.lettering, INK)
+        caption = ", ".join(names.shown[number] for number in source.numbers_of(index))
+        _write(page, (left, top + SIDE + 1), caption, names.lettering, INK)
     if note:
         _write(page, (GAP, height - LINE - 2), note, names.lettering, INK, width)
         write_out(legend_path(path), printable(legend_text(source.classes)).encode())
@@ -50,15 +51,20 @@ def draw_contact_sheet(source: Labelled, path: Path) -> None:
 
 def _cells(source: Labelled) -> Iterator[int | None]:
     """The sample in each cell of the page, or None where it stays empty."""
-    present = np.unique(source.labels)
+    present = np.flatnonzero(class_counts(source.labels, len(source.classes)))
     if len(present) > MAX_ROWS:
         chosen = _evenly(present, COLUMNS * MAX_ROWS)
-        yield from (int(np.flatnonzero(source.labels == label)[0]) for label in chosen)
+        yield from (int(_having(source, label)[0]) for label in chosen)
         return
     for label in present:
-        row = _evenly(np.flatnonzero(source.labels == label), COLUMNS)
+        row = _evenly(_having(source, int(label)), COLUMNS)
         yield from row
         yield from [None] * (COLUMNS - len(row))
+
+
+def _having(source: Labelled, label: int) -> Labels:
+    """The samples that have a class."""
+    return np.flatnonzero(source.labels[:, label] if source.multi_label else source.labels == label)
 
 
 def _evenly(items: np.ndarray[tuple[int, ...], np.dtype[np.int64]], count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""`phalanx eval`: exact accuracy of a trained model, class by class, with a confusion matrix."""
+"""`phalanx eval`: exact accuracy of a trained model, class by class, with a confusion matrix; mAP of several labels."""
 
 import json
 import re
@@ -6,12 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
+from phalanx.commands.evaluate_labels import FILES as LABEL_FILES
+from phalanx.commands.evaluate_labels import draw_labels, label_fields, print_labels, write_label_table
 from phalanx.commands.loading import Trained, load_trained
 from phalanx.commands.other_data import other_data
 from phalanx.config.resolve import Layer
@@ -19,25 +22,29 @@ from phalanx.config.schema import DataConfig
 from phalanx.custom import user_code
 from phalanx.data.augment.framing import still_framing
 from phalanx.data.base import Batch, Source
-from phalanx.data.order import Indices
+from phalanx.data.order import Indices, Share
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.holdout import with_classes
+from phalanx.data.sources.multi_label import judged_classes
 from phalanx.data.sources.open import open_data, open_split
-from phalanx.engine.evaluate import evaluate
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loss import PLAIN
+from phalanx.engine.loss import plain_loss
+from phalanx.engine.measure import Measured as Numbers
+from phalanx.engine.measure import measure as measure_model
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.step import Engine
-from phalanx.engine.totals import Totals
 from phalanx.engine.views import views_of
 from phalanx.errors import UserError
+from phalanx.exchange.local import SingleWorker
 from phalanx.observe.confusion import Answers, ClassResult
 from phalanx.observe.confusion_picture import draw_confusion
-from phalanx.observe.lines import percent
+from phalanx.observe.label_results import LabelResult
+from phalanx.observe.lines import accuracies, percent
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_rows, print_table, tab_separated
 from phalanx.runs.folder import versions, write_run_file
+from phalanx.runs.score import MAP
 
 MOST_SHOWN = 30  # classes; of more, the worst
 CONFUSIONS_SHOWN = 10  # pairs of classes; with fewer classes than that, the table of classes says it all
@@ -52,9 +59,8 @@ class EvalResult:
 
     data: str
     k: int
-    totals: Totals
-    metrics: dict[str, float]  # the user's own
-    answers: Answers
+    numbers: Numbers
+    answers: Answers | None  # None where a sample may have several labels
     indices: Indices  # of the samples, in the order of the answers
     bad_images: list[tuple[str, str]]
     seconds: float
@@ -62,11 +68,12 @@ class EvalResult:
 
 @dataclass(frozen=True)
 class Measured:
-    """An evaluation, the model it is of, and the folder with eval.json, per_class.tsv and confusion.png."""
+    """An evaluation, the model it is of, and the folder with eval.json, per_class.tsv and a figure."""
 
     trained: Trained
     result: EvalResult
-    classes: list[ClassResult]
+    classes: list[ClassResult]  # empty where a sample may have several labels
+    labels: list[LabelResult]  # and empty otherwise
     folder: Path
 
 
@@ -82,7 +89,7 @@ def evaluate_checkpoint(
 ) -> None:
     """Measure on the run's own validation data or on `data`, write the files, and print the result."""
     measured = measure(console, place, data, batch_size, device, precision, out, settings)
-    _print(console, measured.folder, measured.trained, measured.result, measured.classes)
+    _print(console, measured)
     if data is None:
         _compare(console, measured.trained, measured.result)
 
@@ -109,9 +116,11 @@ def measure(
     folder = _made(out or trained.home / ("eval" if data is None else f"eval-{_short_name(data)}"))
     bad = BadImages.of(config, source)
     result = evaluate_source(trained, source, batch_size or trained.batch_size, console, bad)
-    classes = result.answers.by_class()
-    _write(folder, trained, result, classes)
-    return Measured(trained, result, classes, folder)
+    classes = result.answers.by_class() if result.answers is not None else []
+    labels = result.numbers.labels.classes if result.numbers.labels is not None else []
+    measured = Measured(trained, result, classes, labels, folder)
+    _write(measured)
+    return measured
 
 
 def _validation(trained: Trained, console: Console) -> Source:
@@ -119,6 +128,7 @@ def _validation(trained: Trained, console: Console) -> Source:
         splits = open_data(trained.config.data, threads=trained.threads)
     except UserError as error:  # the run may have moved, or started in another folder
         raise UserError(error.what, why=error.why, remedy=f"{error.remedy}; or name the data: --data PATH") from error
+    _refuse_other_labels(trained, splits.val)
     _note(console, splits.notes)
     try:
         val, matched = with_classes(splits.val, trained.spec.classes, trained.config.data.source)
@@ -141,9 +151,19 @@ def _refuse_settings_alone(data: str | None, settings: Sequence[Layer]) -> None:
         )
 
 
+def _refuse_other_labels(trained: Trained, source: Source) -> None:
+    if (source.labels.ndim == 2) != trained.spec.multi_label:
+        raise UserError(
+            f"the model has {'several labels' if trained.spec.multi_label else 'one label'} a sample",
+            why="data.multi_label is another one than when the model was trained",
+            remedy=f"data.multi_label={str(trained.spec.multi_label).lower()}",
+        )
+
+
 def _other(trained: Trained, data: str, config: DataConfig, console: Console) -> Source:
     source = open_split(data, config, trained.spec.classes, threads=trained.threads)
-    _note(console, source.notes)
+    _refuse_other_labels(trained, source)
+    _note(console, [*source.notes, *(judged_classes(source, data) if trained.spec.multi_label else [])])
     return source
 
 
@@ -157,12 +177,12 @@ def evaluate_source(
 ) -> EvalResult:
     """Evaluate a model on a split, in the order of its samples."""
     config, spec = trained.config, trained.spec
-    k = config.eval.k(len(spec.classes))
+    k = spec.k(config.eval)
     inputs = Inputs(trained.settings, config.augment, spec.mean, spec.std, config.train.seed)
     engine = Engine(
         trained.settings,
         inputs,
-        PLAIN,
+        plain_loss,
         k,
         config.train.seed,
         views_of(config.eval),
@@ -180,19 +200,19 @@ def evaluate_source(
     with progress(console, "evaluated", len(source)) as advance:
 
         def watch(batch: Batch, logits: Tensor) -> None:
-            labels.extend(micro.labels.numpy() for micro in batch.micro)
+            if not spec.multi_label:
+                labels.extend(micro.labels.numpy() for micro in batch.micro)
+                # The same call as for the accuracy, so that ties are ranked alike.
+                answers.append(logits.topk(k, dim=1).indices[:, 0].cpu().numpy())
             indices.extend(micro.indices.numpy() for micro in batch.micro)
-            # The same call as for the accuracy, so that ties are ranked alike.
-            answers.append(logits.topk(k, dim=1).indices[:, 0].cpu().numpy())
             bad.extend(batch.bad)
             advance(batch.total)
 
-        own = begin_metrics(config.eval.metrics, spec.classes)
-        totals = evaluate(trained.model, batches, engine, watch=watch, metrics=own)
-    found = Answers(spec.classes, np.concatenate(labels), np.concatenate(answers))
-    seconds = time.perf_counter() - begin
-    used = np.concatenate(indices)
-    return EvalResult(source.description, k, totals, own.results(own.numbers()), found, used, bad, seconds)
+        own = begin_metrics(config.eval.metrics, spec.classes, multi_label=spec.multi_label)
+        numbers = measure_model(trained.model, batches, engine, source, own, SingleWorker(Share()), watch=watch)
+    found = None if spec.multi_label else Answers(spec.classes, np.concatenate(labels), np.concatenate(answers))
+    used, seconds = np.concatenate(indices), time.perf_counter() - begin
+    return EvalResult(source.description, k, numbers, found, used, bad, seconds)
 
 
 def _short_name(data: str) -> str:
@@ -213,34 +233,51 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _write(folder: Path, trained: Trained, result: EvalResult, classes: list[ClassResult]) -> None:
-    names, totals = trained.spec.classes, result.totals
+def _write(measured: Measured) -> None:
+    trained, result, folder = measured.trained, measured.result, measured.folder
+    numbers, totals = result.numbers, result.numbers.totals
     report = {
         "checkpoint": str(trained.path),
         "step": trained.step,
         "model": trained.spec.model,
         "data": result.data,
         "samples": totals.samples,
-        "top1": totals.top1,
-        "topk": totals.topk,
+        "top1": numbers.top1,
+        "topk": numbers.topk,
         "k": result.k,
         "loss": totals.loss,
-        "metrics": result.metrics,
+        "metric": numbers.metric,
+        "metrics": numbers.metrics,
         "seconds": result.seconds,
         "decisions": {name: str(decision) for name, decision in trained.settings.decisions.items()},
         "bad_images": [{"image": name, "reason": reason} for name, reason in result.bad_images],
-        "classes": [{**asdict(one), "top1": one.top1} for one in classes],
-        "confusions": [
-            {"class": names[one.label], "answer": names[one.answer], "times": one.times}
-            for one in result.answers.confusions()
-        ],
+        "classes": [*map(_fields, measured.classes), *map(label_fields, measured.labels)],
+        "confusions": _confusions(result.answers),
         "versions": versions(),
     }
     write_run_file(folder / "eval.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    lines = [CLASS_TITLES, *map(class_cells, classes)]
+    title = f"{trained.home.resolve().name}, step {trained.step:,}: {_headline(numbers)} of {totals.samples:,} images"
+    if result.answers is None:
+        write_label_table(folder, measured.labels)
+        draw_labels(folder, measured.labels, totals.samples, title)
+        return
+    lines = [CLASS_TITLES, *map(class_cells, measured.classes)]
     write_run_file(folder / "per_class.tsv", "".join(tab_separated(cells) + "\n" for cells in lines))
-    title = f"{trained.home.resolve().name}, step {trained.step:,}: top-1 {percent(totals.top1)} of {totals.samples:,}"
-    draw_confusion(result.answers, f"{title} images", folder / "confusion.png")
+    draw_confusion(result.answers, title, folder / "confusion.png")
+
+
+def _headline(numbers: Numbers) -> str:
+    return accuracies(numbers.top1, None, 1, metrics=numbers.metrics)
+
+
+def _fields(one: ClassResult) -> dict[str, Any]:
+    return {**asdict(one), "top1": one.top1}
+
+
+def _confusions(answers: Answers | None) -> list[dict[str, Any]]:
+    found = answers.confusions() if answers is not None else []
+    names = answers.classes if answers is not None else []
+    return [{"class": names[one.label], "answer": names[one.answer], "times": one.times} for one in found]
 
 
 def class_cells(one: ClassResult) -> tuple[str, ...]:
@@ -254,25 +291,28 @@ def class_cells(one: ClassResult) -> tuple[str, ...]:
     )
 
 
-def _print(console: Console, folder: Path, trained: Trained, result: EvalResult, classes: list[ClassResult]) -> None:
-    shown = classes
-    if len(classes) > MOST_SHOWN:
-        shown = sorted((one for one in classes if one.samples), key=lambda one: one.correct / one.samples)[:MOST_SHOWN]
-        console.print(Text(f"the {len(shown)} worst of {len(classes):,} classes, the others in per_class.tsv:"))
-    print_table(console, CLASS_TITLES, map(class_cells, shown), numbers=CLASS_TITLES[1:4])
-    print_confusions(console, result.answers)
+def _print(console: Console, measured: Measured) -> None:
+    trained, result, numbers = measured.trained, measured.result, measured.result.numbers
+    if numbers.multi_label:
+        print_labels(console, measured.labels, MOST_SHOWN)
+    else:
+        _print_classes(console, measured.classes)
+        if result.answers is not None:
+            print_confusions(console, result.answers)
     for name, reason in result.bad_images:
         console.print(Text(f"left out, not readable: {name}: {reason}"), soft_wrap=True)
-    totals, decisions = result.totals, trained.settings.decisions
+    totals, decisions = numbers.totals, trained.settings.decisions
+    name, _, value = _headline(numbers).partition(" ")
+    files = LABEL_FILES if numbers.multi_label else _FILES
     rows = {
         "model": f"{trained.spec.model}, {trained.path}",
         "data": f"{result.data}: {totals.samples:,} images in {result.seconds:.1f} s",
         "device": f"{decisions['device']}, {decisions['precision']}",
-        "top-1": percent(totals.top1),
-        **({f"top-{result.k}": percent(totals.topk)} if result.k > 1 else {}),
+        name: value,
+        **({f"top-{result.k}": percent(totals.topk)} if result.k > 1 and not numbers.multi_label else {}),
         "loss": f"{totals.loss:.4f}",
-        **{name: f"{value:.5g}" for name, value in result.metrics.items()},
-        "folder": f"{folder}: {', '.join(name for name in _FILES if (folder / name).exists())}",
+        **{name: f"{value:.5g}" for name, value in numbers.metrics.items() if name != MAP},
+        "folder": f"{measured.folder}: {', '.join(name for name in files if (measured.folder / name).exists())}",
     }
     print_rows(console, rows)
 
@@ -293,9 +333,19 @@ def print_confusions(console: Console, answers: Answers) -> None:
     print_table(console, _CONFUSION_TITLES, rows, numbers=_CONFUSION_TITLES[:2])
 
 
+def _print_classes(console: Console, classes: list[ClassResult]) -> None:
+    shown = classes
+    if len(classes) > MOST_SHOWN:
+        shown = sorted((one for one in classes if one.samples), key=lambda one: one.correct / one.samples)[:MOST_SHOWN]
+        console.print(Text(f"the {len(shown)} worst of {len(classes):,} classes, the others in per_class.tsv:"))
+    print_table(console, CLASS_TITLES, map(class_cells, shown), numbers=CLASS_TITLES[1:4])
+
+
 def _compare(console: Console, trained: Trained, result: EvalResult) -> None:
     """Print a note if training measured another accuracy with these weights on this data."""
-    if trained.judged is None or trained.judged.top1 == result.totals.top1:
+    judged = trained.judged
+    if judged is None or judged.score == result.numbers.score:
         return
-    text = f"training measured {percent(trained.judged.top1)}: its precision, device, threads or data were different"
+    before = percent(judged.score)
+    text = f"training measured {before}: its precision, device, threads or data were different"
     console.print(Text(f"note: {text}"), soft_wrap=True)

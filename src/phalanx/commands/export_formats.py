@@ -15,6 +15,7 @@ from phalanx.custom import is_reference
 from phalanx.errors import UserError
 from phalanx.models.build import is_ours
 from phalanx.models.zoo import constructor_names
+from phalanx.runs.score import MAP
 
 MOST_DIFFERENCE = 1e-3  # between the logits of an exported model and the model's own
 LARGEST_ONNX_BYTES = 1_900_000_000  # protobuf's limit is 2 GB; larger weights go into another file
@@ -27,6 +28,7 @@ def describe(trained: Trained) -> dict[str, Any]:
         "architecture": spec.model if is_reference(spec.model) else spec.model.partition(".")[0],
         "num_classes": len(spec.classes),
         "label_names": spec.classes,
+        **({"problem_type": "multi_label_classification"} if spec.multi_label else {}),  # as transformers calls it
         "model_args": _model_arguments(trained),
         "pretrained_cfg": {
             "input_size": [spec.channels, spec.image_size, spec.image_size],
@@ -44,11 +46,14 @@ def describe(trained: Trained) -> dict[str, Any]:
             "data": config.data.source,
             "checkpoint": str(trained.path),
             "step": trained.step,
+            "multi_label": spec.multi_label,
+            **({MAP: judged.metrics.get(MAP) if judged else None} if spec.multi_label else {}),
             "top1": judged.top1 if judged else None,
             "topk": judged.topk if judged else None,
-            "k": config.eval.k(len(spec.classes)),
+            "k": spec.k(config.eval),
             "input": "float32 (batch, channels, height, width): pixels / 255, less mean, divided by std",
-            "output": "float32 (batch, classes): logits",
+            "output": "float32 (batch, classes): logits"
+            + ("; the sigmoid of each is the probability of its class" if spec.multi_label else ""),
         },
     }
 

@@ -43,13 +43,13 @@ class FoldResult:
 
     def numbers(self) -> dict[str, float]:
         """What was measured, by name; the user's own metrics too."""
-        totals = self.own.totals
+        totals = self.own.numbers.totals
         found = {"top1": totals.top1, **({"topk": totals.topk} if self.own.k > 1 else {})}
-        found |= {"loss": totals.loss, **self.own.metrics, "epoch": self.epoch}
+        found |= {"loss": totals.loss, **self.own.numbers.metrics, "epoch": self.epoch}
         if self.last_top1 is not None:
             found["last_top1"] = self.last_top1
         if self.test is not None:
-            found["test_top1"] = self.test.totals.top1
+            found["test_top1"] = self.test.numbers.totals.top1
         return found
 
 
@@ -87,12 +87,12 @@ class CrossResult:
         """Over all samples, each by the model that was not trained on it."""
         totals = Totals()
         for fold in self.folds:
-            totals.add(fold.own.totals)
+            totals.add(fold.own.numbers.totals)
         return totals
 
     @property
     def answers(self) -> Answers:
-        own = [fold.own.answers for fold in self.folds]
+        own = [fold.own.answers for fold in self.folds if fold.own.answers is not None]
         labels, answers = (np.concatenate([getattr(one, name) for one in own]) for name in ("labels", "answers"))
         return Answers(own[0].classes, labels, answers)
 
@@ -107,7 +107,12 @@ class CrossResult:
         return {
             "finished": True,
             "folds": [
-                {"fold": fold.number, "run": fold.run.name, "step": fold.step, "samples": fold.own.totals.samples}
+                {
+                    "fold": fold.number,
+                    "run": fold.run.name,
+                    "step": fold.step,
+                    "samples": fold.own.numbers.totals.samples,
+                }
                 | fold.numbers()
                 for fold in self.folds
             ],
@@ -134,7 +139,11 @@ class CrossResult:
         yield ["fold", *(titles.get(name, name) for name in columns), "images"]
         for fold in self.folds:
             numbers = fold.numbers()
-            yield [str(fold.number), *(_shown(name, numbers[name]) for name in columns), f"{fold.own.totals.samples:,}"]
+            yield [
+                str(fold.number),
+                *(_shown(name, numbers[name]) for name in columns),
+                f"{fold.own.numbers.totals.samples:,}",
+            ]
         spread = [f"{_shown(name, fmean(values))} ± {_shown(name, stdev(values))}" for name, values in columns.items()]
         yield ["mean", *spread, f"{self.pooled.samples:,}"]
 
@@ -162,6 +171,7 @@ def _predictions(result: CrossResult) -> Iterator[tuple[str, ...]]:
     yield ("sample", "fold", "class", "prediction")
     for fold in result.folds:
         answers = fold.own.answers
+        assert answers is not None  # several labels a sample are refused before the first fold
         for name, label, answer in zip(fold.names, answers.labels.tolist(), answers.answers.tolist(), strict=True):
             yield (name, str(fold.number), answers.classes[label], answers.classes[answer])
 

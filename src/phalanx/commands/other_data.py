@@ -15,7 +15,7 @@ def other_data(trained: Trained, text: str, settings: Sequence[Layer] = ()) -> D
     """The run's settings for `text`: its channels, decoding, names of fields; `settings` replace them."""
     refuse_other_settings(settings)
     run, spec, default = trained.config.data, trained.spec, DataConfig()
-    own = run.model_copy(update={"source": text, "channels": spec.channels})
+    own = run.model_copy(update={"source": text, "channels": spec.channels, "multi_label": spec.multi_label})
     own = own.model_copy(update={name: getattr(default, name) for name in _OF_THE_RUN})
     if text == "synthetic":  # as many classes as the model has
         classes = {"classes": max(2, len(spec.classes))}

@@ -150,6 +150,8 @@ class DataConfig(Section):
             raise ValueError(f"data.fold={self.fold} is none of data.folds={self.folds}")
         if self.group is not None and self.group_field is not None:
             raise ValueError("data.group and data.group_field both say what a group is; leave one out")
+        if self.multi_label and self.label_element is not None:
+            raise ValueError("data.label_element chooses one of a sample's labels, data.multi_label takes all of them")
         return self
 
 
@@ -185,12 +187,16 @@ class AugmentConfig(Section):
 
 
 class LossConfig(Section):
-    name: Literal["cross_entropy"] | OwnCode = Field(
-        "cross_entropy", description="cross_entropy, or your own: losses.py:focal, called with logits and labels"
+    name: Literal["auto", "cross_entropy", "bce"] | OwnCode = Field(
+        "auto",
+        description="cross_entropy, bce (a yes or no for each class), or your own: losses.py:focal, called with logits "
+        "and labels; auto: cross_entropy, and bce with data.multi_label",
     )
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     class_weights: list[NotNegative] | Literal["balanced"] | None = Field(
-        None, description="a weight for each class; balanced: inverse to its number of training samples, 1 on average"
+        None,
+        description="a weight for each class; balanced: inverse to its number of training samples, 1 on average; with "
+        "bce a weight of its positives, balanced: negatives over positives",
     )
     options: dict[str, Any] = Field({}, description="further keyword arguments of your own loss")
 
@@ -411,6 +417,11 @@ class RunConfig(Section):
         gpus, workers = self.machine.gpus, self.exchange.workers
         if gpus is not None and workers % len(gpus):  # on several hosts, each uses all of the list
             raise ValueError(f"exchange.workers={workers} contradicts machine.gpus={gpus}: one worker for each")
+        if self.data.multi_label and self.loss.name == "cross_entropy":
+            raise ValueError(
+                "loss.name=cross_entropy is for one label a sample, and data.multi_label=true has several: "
+                "leave loss.name out (bce)"
+            )
         return self
 
     @property

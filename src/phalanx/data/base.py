@@ -52,6 +52,8 @@ class Framing(Protocol):
 class Read:
     """Samples after reading: pixels (n, size, size, channels), labels and indices.
 
+    Labels are class numbers (n,), or where a sample may have several, zeros and ones (n, classes).
+
     `indices` are the samples that were used: training replaces a bad image by another. `bad` has (index, reason) of
     each bad image.
     """
@@ -67,7 +69,7 @@ class Source(Protocol):
 
     description: str  # "CIFAR-10 binary, 50,000 × 32×32×3"
     classes: list[str]
-    labels: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]  # (n,), or (n, classes) with several labels a sample
     channels: int
     image_size: int  # the input size of a model that the data suggests
     mean: tuple[float, ...]
@@ -87,7 +89,10 @@ class Source(Protocol):
 
 @dataclass
 class MicroBatch:
-    """Images (n, channels, height, width) as uint8, channels last in memory; int64 labels; sample indices."""
+    """Images (n, channels, height, width) as uint8, channels last in memory; int64 labels; sample indices.
+
+    Labels are (n,), or (n, classes) with several labels a sample.
+    """
 
     number: int
     images: "torch.Tensor"

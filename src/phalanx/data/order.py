@@ -49,6 +49,34 @@ def drawn_order(seed: int, epoch: int, labels: Indices, shares: Indices) -> Indi
     return order
 
 
+def balanced_set_order(seed: int, epoch: int, labels: Indices) -> Indices:
+    """A balanced epoch of samples that may have several labels (n, classes): each class is drawn equally often.
+
+    A place of the epoch belongs to one class, and a sample with that class takes it; samples without a label count as
+    a class of their own. A sample may be drawn for each of its classes, so its other classes come up more often.
+    """
+    count = len(labels)
+    places = epoch_order(seed, epoch, count)
+    marked = np.concatenate([labels != 0, ~labels.any(axis=1, keepdims=True)], axis=1)[places]
+    samples = [places[column] for column in marked.T if column.any()]
+    # Which classes get one place more where the division leaves a rest is drawn for each epoch.
+    ranks = np.argsort(bits(seed, "class order", epoch, np.arange(len(samples)))[:, 0], kind="stable")
+    shares = np.full(len(samples), count // len(samples))
+    shares[ranks[: count % len(samples)]] += 1
+    parts = zip(samples, shares.tolist(), strict=True)
+    keys = bits(seed, "balanced order", epoch, np.arange(count, dtype=np.int64))[:, 0]
+    drawn = (
+        np.concatenate([_cycled(part, size, count) for part, size in parts])[np.argsort(keys, kind="stable")] % count
+    )
+    # Repeats are numbered over all classes, in the order of the epoch: each has an augmentation of its own.
+    by_sample = np.argsort(drawn, kind="stable")
+    sizes = np.bincount(drawn, minlength=count)
+    repeat = np.empty(count, dtype=np.int64)
+    repeat[by_sample] = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    order: Indices = drawn + repeat * count
+    return order
+
+
 def _cycled(samples: Indices, size: int, count: int) -> Indices:
     """`size` samples of a class, in turn; each further turn is marked by adding `count`."""
     turn, place = np.divmod(np.arange(size, dtype=np.int64), len(samples))

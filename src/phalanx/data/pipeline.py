@@ -138,6 +138,12 @@ class Pipeline:
         return _single_core_threads(self.threads) if self.pixels else nullcontext()
 
 
+def evaluation_part(num_samples: int, share: Share, rank: int | None = None) -> Indices:
+    """The samples that a worker evaluates, by default the worker of the share: neighbouring ones."""
+    parts = np.array_split(np.arange(num_samples, dtype=np.int64), share.world)
+    return parts[share.rank if rank is None else rank]
+
+
 def evaluation_batches(
     source: Source,
     framing: Framing,
@@ -150,7 +156,7 @@ def evaluation_batches(
 ) -> Generator[Batch]:
     """A worker's slice of a split in order, every sample once: batches of one micro-batch. Bad images are left out."""
     share, tally = share or Share(), bad or BadImages(source)
-    mine = np.array_split(np.arange(len(source), dtype=np.int64), share.world)[share.rank]
+    mine = evaluation_part(len(source), share)
 
     def batches() -> Generator[Batch]:
         for low in range(0, len(mine), batch):
@@ -214,7 +220,7 @@ def _read(source: Source, indices: Indices, framing: Framing, epoch: int, *, rep
     if len(indices):
         return source.read(indices, framing, epoch, replace_bad=replace_bad)
     empty = np.empty((0, framing.size, framing.size, source.channels), dtype=np.uint8)
-    return Read(empty, np.empty(0, dtype=np.int64), indices)
+    return Read(empty, source.labels[:0], indices)
 
 
 def _read_repeats(source: Source, indices: Indices, framing: Framing, epoch: int) -> Read:
@@ -223,8 +229,7 @@ def _read_repeats(source: Source, indices: Indices, framing: Framing, epoch: int
     if not repeats.any():
         return _read(source, indices, framing, epoch, replace_bad=True)
     images = np.empty((len(indices), framing.size, framing.size, source.channels), dtype=np.uint8)
-    labels = np.empty((len(indices), *source.labels.shape[1:]), dtype=np.int64)
-    used, bad = indices.copy(), []
+    labels, used, bad = source.labels[samples], indices.copy(), []
     for repeat in np.unique(repeats).tolist():
         rows = np.flatnonzero(repeats == repeat)
         # Draws are addressed by epoch and sample, and no run has so many epochs.

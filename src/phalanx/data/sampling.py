@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.config.schema import DataConfig
-from phalanx.data.order import Indices, balanced_order, drawn_order, epoch_order
-from phalanx.errors import UserError
+from phalanx.data.order import Indices, balanced_order, balanced_set_order, drawn_order, epoch_order
 
 
 class Sampler(Protocol):
@@ -47,7 +46,8 @@ class Balanced:
         return len(self.labels)
 
     def order(self, seed: int, epoch: int) -> Indices:
-        return balanced_order(seed, epoch, self.labels)
+        of_labels = balanced_order if self.labels.ndim == 1 else balanced_set_order
+        return of_labels(seed, epoch, self.labels)
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,6 @@ def make_sampler(config: DataConfig, labels: Indices) -> Sampler:
     if config.sampling == "shuffle":
         return Shuffled(len(labels))
     if config.sampling == "balanced":
-        if labels.ndim == 2:
-            raise UserError(
-                "data.sampling=balanced does not go together with data.multi_label",
-                why="a sample with several labels counts for several classes, so they cannot all be equally often",
-                remedy="data.sampling=oversample or repeat-factor: the rarest label of a sample decides",
-            )
         return Balanced(labels)
     counts = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels)
     strata = _rarest(labels, counts) if labels.ndim == 2 else labels

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from phalanx.data.base import Batch, MicroBatch
-from phalanx.engine.loss import PLAIN, correct
+from phalanx.engine.loss import counted, plain_loss
 from phalanx.engine.metrics import MetricSums
 from phalanx.engine.step import Engine
 from phalanx.engine.totals import Totals
@@ -27,7 +27,7 @@ def evaluate(
     metrics: MetricSums | None = None,
     stopping: Callable[[], bool] = bool,
 ) -> Totals:
-    """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is plain cross-entropy.
+    """Loss and accuracy over all batches. `watch` sees each batch with its logits; the loss is `plain_loss`.
 
     `metrics` adds up the user's own sums.
     """
@@ -55,7 +55,6 @@ def _answer(model: nn.Module, micro: MicroBatch, engine: Engine, totals: Totals)
         answers = [model(view) if weight == 1 else weight * model(view) for view, weight in engine.views.of(images)]
         logits = torch.stack(answers).sum(0) if len(answers) > 1 else answers[0]
     if micro.count:
-        hits1, hitsk = correct(logits, labels, engine.k).tolist()
-        loss = float(PLAIN(logits.float(), labels))
-        totals.add(Totals(micro.count, loss * micro.count, hits1, hitsk))
+        loss = float(plain_loss(logits.float(), labels))
+        totals.add(Totals.of([micro.count, loss * micro.count, *counted(logits, labels, engine.k).tolist()]))
     return logits

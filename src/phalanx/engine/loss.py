@@ -1,4 +1,4 @@
-"""The loss: cross-entropy with label smoothing or the user's own, over plain or mixed targets; top-1/top-k counts."""
+"""The loss: cross-entropy, BCE or the user's own, over plain or mixed targets; counts of correct predictions."""
 
 import inspect
 from collections.abc import Callable
@@ -13,14 +13,26 @@ from phalanx.config.schema import LossConfig
 from phalanx.custom import is_reference, load, user_code
 from phalanx.custom.call import arguments, not_taken
 from phalanx.data.augment.mixing import Targets
+from phalanx.engine.bce import bce
 from phalanx.errors import UserError
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # logits in float32, labels → the mean of a micro-batch
-PLAIN: Loss = F.cross_entropy  # what evaluation reports
 
 
-def make_loss(config: LossConfig, weights: Tensor | None = None) -> Loss:
-    """The loss that training minimises, with a weight for each class. Evaluation reports plain cross-entropy."""
+def plain_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """What evaluation reports, whatever training minimises: cross-entropy, or BCE of several labels."""
+    return F.cross_entropy(logits, labels) if labels.ndim == 1 else bce(None, 0.0, logits, labels)
+
+
+def is_bce(config: LossConfig, *, multi_label: bool) -> bool:
+    """Whether the loss is BCE, by its name or because samples may have several labels."""
+    return config.name == "bce" or (config.name == "auto" and multi_label)
+
+
+def make_loss(config: LossConfig, weights: Tensor | None = None, *, multi_label: bool = False) -> Loss:
+    """The loss that training minimises, with a weight for each class."""
+    if is_bce(config, multi_label=multi_label):
+        return partial(bce, weights, config.label_smoothing)
     if not is_reference(config.name) and weights is not None:
         return partial(_weighted, weights, config.label_smoothing)
     if not is_reference(config.name):
@@ -51,17 +63,19 @@ def _offered(config: LossConfig, weights: Tensor | None) -> dict[str, Any]:
     }
 
 
-def loss_notes(config: LossConfig) -> list[str]:
-    """What the user's loss does not take."""
-    return not_taken(config.name, _offered(config, None)) if is_reference(config.name) else []
+def loss_notes(config: LossConfig, *, multi_label: bool = False) -> list[str]:
+    """What is minimised where samples may have several labels; what the user's loss does not take."""
+    own = not_taken(config.name, _offered(config, None)) if is_reference(config.name) else []
+    name = config.name if is_reference(config.name) else "binary cross-entropy (BCE)"
+    return [f"several labels a sample: the loss is {name}, and mAP judges the run", *own] if multi_label else own
 
 
 def _own_loss(function: Loss, name: str, logits: Tensor, labels: Tensor) -> Tensor:
-    """The user's loss, which may be one number or one for each sample."""
-    value = function(logits, labels)
+    """The user's loss, which may be one number or one for each sample. Several labels are floats, as torch's BCE's."""
+    value = function(logits, labels if labels.ndim == 1 else labels.float())
     if isinstance(value, Tensor) and value.ndim == 0:
         loss = value
-    elif isinstance(value, Tensor) and value.shape == labels.shape:
+    elif isinstance(value, Tensor) and value.shape in (labels.shape, labels.shape[:1]):
         loss = value.mean()
     else:
         found = f"a tensor of {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
@@ -94,3 +108,14 @@ def correct(logits: Tensor, labels: Tensor, k: int) -> Tensor:
     top = logits.topk(min(k, logits.shape[1]), dim=1).indices
     hits = top == labels[:, None]
     return torch.stack([hits[:, 0].sum(), hits.sum()])
+
+
+@torch.no_grad()
+def counted(logits: Tensor, labels: Tensor, k: int) -> Tensor:
+    """The counts of `Totals`: correct predictions, or right and marked labels where a sample may have several."""
+    nothing = torch.zeros(2, dtype=torch.int64, device=logits.device)
+    if labels.ndim == 1:
+        return torch.cat([correct(logits, labels, k), nothing])
+    predicted = logits > 0  # a probability above 1/2
+    hits = (predicted & (labels > 0)).sum()
+    return torch.cat([nothing, torch.stack([hits, predicted.sum() + labels.sum()])])

@@ -17,8 +17,9 @@ from phalanx.config.code import Entry, name_of, options_of
 from phalanx.custom import load
 from phalanx.custom.construct import construct
 from phalanx.errors import UserError
+from phalanx.runs.score import OF_LABELS
 
-_RESERVED = {"loss", "top1", "topk", "k", "samples", "seconds", "best", "step", "epoch"}
+_RESERVED = {"loss", "top1", "topk", "k", "samples", "seconds", "best", "step", "epoch", "metric", *OF_LABELS}
 
 
 class Metric(Protocol):
@@ -43,7 +44,7 @@ class SampleMean:
         found = self._function(logits, labels)
         values = dict(found) if isinstance(found, Mapping) else {self._name: found}
         for name, value in values.items():
-            if not isinstance(value, Tensor) or value.shape != labels.shape:
+            if not isinstance(value, Tensor) or value.shape != labels.shape[:1]:
                 shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise UserError(
                     f"eval.metrics: {self._name} returned {shape} for {len(labels)} samples",
@@ -60,12 +61,12 @@ class SampleMean:
 class MetricSums:
     """The sums of one evaluation, of all metrics of a run."""
 
-    def __init__(self, metrics: Sequence[tuple[str, Metric]], num_classes: int) -> None:
-        self._metrics, self._num_classes = metrics, num_classes
+    def __init__(self, metrics: Sequence[tuple[str, Metric]], num_classes: int, *, multi_label: bool = False) -> None:
+        self._metrics, self._num_classes, self._multi_label = metrics, num_classes, multi_label
         self._sums: list[dict[str, Tensor]] = [{} for _ in metrics]
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Some samples: their logits (n, classes) and labels."""
+        """Some samples: their logits (n, classes) and labels, (n, classes) too where a sample may have several."""
         if not self._metrics:
             return
         logits, labels = logits.detach().float().cpu(), labels.cpu()
@@ -84,7 +85,8 @@ class MetricSums:
     def numbers(self) -> list[float]:
         """All sums in a fixed order, to be added over workers."""
         if any(not sums for sums in self._sums):  # a worker without samples
-            self.add(torch.zeros(0, self._num_classes), torch.zeros(0, dtype=torch.int64))
+            of_sample = [self._num_classes] if self._multi_label else []
+            self.add(torch.zeros(0, self._num_classes), torch.zeros(0, *of_sample, dtype=torch.int64))
         return [x for sums in self._sums for key in sorted(sums) for x in sums[key].flatten().tolist()]
 
     def results(self, numbers: Sequence[float]) -> dict[str, float]:
@@ -103,9 +105,9 @@ class MetricSums:
         return results
 
 
-def begin_metrics(entries: Sequence[Entry], classes: Sequence[str]) -> MetricSums:
+def begin_metrics(entries: Sequence[Entry], classes: Sequence[str], *, multi_label: bool = False) -> MetricSums:
     """The metrics of a run, made anew for each evaluation."""
-    return MetricSums([_made(entry, classes) for entry in entries], len(classes))
+    return MetricSums([_made(entry, classes) for entry in entries], len(classes), multi_label=multi_label)
 
 
 def _made(entry: Entry, classes: Sequence[str]) -> tuple[str, Metric]:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from phalanx.config.schema import RunConfig
+from phalanx.config.schema import EvalConfig, RunConfig
 from phalanx.data.augment.framing import has_margin
 from phalanx.data.sources.open import Splits
 from phalanx.errors import UserError
@@ -19,6 +19,7 @@ class ModelSpec:
     image_size: int
     mean: list[float]
     std: list[float]
+    multi_label: bool = False  # whether a sample may have several labels: each class has a probability of its own
     margin: bool = True  # whether validation takes a centre crop: the images show more than their subject
 
     @classmethod
@@ -39,8 +40,13 @@ class ModelSpec:
             image_size=image_size,
             mean=list(config.data.mean or source.mean),
             std=list(config.data.std or source.std),
+            multi_label=source.labels.ndim == 2,
             margin=has_margin(splits.val, image_size),
         )
+
+    def k(self, config: EvalConfig) -> int:
+        """The k of top-k that is counted; 1 where top-1 alone is, or where a sample may have several labels."""
+        return 1 if self.multi_label else config.k(len(self.classes))
 
     def saved(self) -> dict[str, Any]:
         return asdict(self)

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from phalanx import cpu
 from phalanx.data.base import Batch
 from phalanx.engine.totals import Totals
+from phalanx.runs.events import Eval
+from phalanx.runs.score import TOP1, score_of
 
 ALGORITHMS = "forms"  # the key of the convolution algorithms in a checkpoint
 
@@ -20,11 +22,20 @@ ALGORITHMS = "forms"  # the key of the convolution algorithms in a checkpoint
 class Best:
     """The best evaluation so far. Checkpoints keep it."""
 
-    top1: float
-    topk: float
+    top1: float | None  # None where a sample may have several labels
+    topk: float | None
     step: int
     epoch: float
-    metrics: dict[str, float] = field(default_factory=dict)  # the user's own numbers of that evaluation
+    metrics: dict[str, float] = field(default_factory=dict)  # mAP and F1 of several labels; the user's own numbers
+    metric: str = TOP1  # what it is judged by: top1, or a name in `metrics`
+
+    @property
+    def score(self) -> float:
+        return score_of(self.metric, self.top1, self.metrics)
+
+    @classmethod
+    def of(cls, found: Eval) -> Best:
+        return cls(found.top1, found.topk, found.step, found.epoch, found.metrics, found.metric)
 
 
 class Ema:

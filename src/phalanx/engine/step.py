@@ -12,7 +12,7 @@ from torch import nn
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.data.random import bits
 from phalanx.engine.inputs import Inputs
-from phalanx.engine.loss import Loss, correct, training_loss
+from phalanx.engine.loss import Loss, counted, training_loss
 from phalanx.engine.state import TrainState
 from phalanx.engine.totals import Totals
 from phalanx.engine.views import ONE_VIEW, Views
@@ -142,8 +142,8 @@ def _gradients(
             logits = exchange.gradients.forward(images)
             loss = training_loss(logits, targets, engine.loss)
         # One transfer brings loss and counts to the host; the loss is needed there before the update anyway.
-        value, hits1, hitsk = torch.stack(
-            [loss.detach().double(), *correct(logits, targets.labels, engine.k).double()]
+        value, *counts = torch.stack(
+            [loss.detach().double(), *counted(logits, targets.labels, engine.k).double()]
         ).tolist()
         if not math.isfinite(value):
             raise _not_finite(value, state, batch, micro)
@@ -151,7 +151,7 @@ def _gradients(
         if state.loss_scale is not None:
             weight *= state.loss_scale.scale
         (loss * weight).backward()
-    return Totals(micro.count, value * micro.count, int(hits1), int(hitsk))
+    return Totals.of([micro.count, value * micro.count, *counts])
 
 
 def _empty_pass(micro: MicroBatch, exchange: Exchange, engine: Engine, last: bool) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from phalanx.runs.score import F1_MICRO
+
 
 @dataclass
 class Totals:
@@ -12,12 +14,16 @@ class Totals:
     loss_sum: float = 0.0
     correct1: int = 0
     correctk: int = 0
+    label_hits: int = 0  # where a sample may have several: labels that were predicted, and are right
+    label_marks: int = 0  # labels that were predicted, plus those that are there
 
     def add(self, other: "Totals") -> None:
         self.samples += other.samples
         self.loss_sum += other.loss_sum
         self.correct1 += other.correct1
         self.correctk += other.correctk
+        self.label_hits += other.label_hits
+        self.label_marks += other.label_marks
 
     @property
     def loss(self) -> float:
@@ -31,14 +37,25 @@ class Totals:
     def topk(self) -> float:
         return self.correctk / max(1, self.samples)
 
+    @property
+    def f1(self) -> float:
+        """Of all labels of all samples together."""
+        return 2 * self.label_hits / max(1, self.label_marks)
+
+    def means(self, multi_label: bool) -> dict[str, Any]:
+        """Accuracies, or F1 where a sample may have several labels, as fields of an event."""
+        if multi_label:
+            return {"top1": None, "topk": None, "metrics": {F1_MICRO: self.f1}}
+        return {"top1": self.top1, "topk": self.topk, "metrics": {}}
+
     def numbers(self) -> list[float]:
         """As a list, to be summed over workers; `of` reads it."""
-        return [self.samples, self.loss_sum, self.correct1, self.correctk]
+        return [self.samples, self.loss_sum, self.correct1, self.correctk, self.label_hits, self.label_marks]
 
     @classmethod
     def of(cls, numbers: list[float]) -> "Totals":
-        samples, loss_sum, correct1, correctk = numbers
-        return cls(int(samples), loss_sum, int(correct1), int(correctk))
+        samples, loss_sum, *counts = numbers
+        return cls(int(samples), loss_sum, *map(int, counts))
 
     def saved(self) -> dict[str, Any]:
         return asdict(self)

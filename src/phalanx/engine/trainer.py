@@ -16,8 +16,8 @@ from phalanx.data.pipeline import Pipeline, evaluation_batches
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.callbacks import Callbacks
-from phalanx.engine.evaluate import evaluate
 from phalanx.engine.loop import StepPlan, train
+from phalanx.engine.measure import measure
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import Best, TrainState
@@ -32,9 +32,10 @@ from phalanx.runs import events as ev
 from phalanx.runs.evaluations import EvaluatorResults
 from phalanx.runs.events import AppendedLines, Observer
 from phalanx.runs.folder import RunFolder
+from phalanx.runs.score import F1_MICRO, TOP1
 from phalanx.runs.summary import Summary
 
-_OF_EVALUATION = ("top1", "topk", "loss", "step", "metrics")  # in summary.json
+_OF_EVALUATION = ("top1", "topk", "loss", "step", "metrics", "metric")  # in summary.json
 _POLL_S = 0.2  # between looks for the evaluator's last result
 
 
@@ -102,20 +103,24 @@ class Trainer:
                 batch=number,
                 batches=self.plan.steps_per_epoch,
                 loss=state.epoch_totals.loss,
-                top1=state.epoch_totals.top1,
+                accuracy=state.epoch_totals.f1 if self.spec.multi_label else state.epoch_totals.top1,
+                metric=F1_MICRO if self.spec.multi_label else TOP1,
                 samples_per_s=self.times.samples_per_s,
             )
         )
         if batch.last:  # before any exchange, which may find a worker lost: the sums of this epoch end here
             totals, state.epoch_totals = state.epoch_totals, Totals()
-            self.observer.emit(
-                ev.Epoch(state.step, batch.epoch + 1, totals.loss, totals.top1, totals.topk, totals.samples)
-            )
+            means = totals.means(self.spec.multi_label)
+            self.observer.emit(ev.Epoch(state.step, batch.epoch + 1, totals.loss, samples=totals.samples, **means))
         if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
             self._step_event(state, batch.epoch + 1, number, measurements)
-        self.callbacks.call("on_step", state.step, {**_means(measurements.totals), "lr": measurements.lr})
+        self.callbacks.call("on_step", state.step, {**self._means(measurements.totals), "lr": measurements.lr})
         if batch.last:
-            self.callbacks.call("on_epoch", state.step, _means(totals))
+            self.callbacks.call("on_epoch", state.step, self._means(totals))
+
+    def _means(self, totals: Totals) -> dict[str, float]:
+        """The numbers of training for callbacks."""
+        return {"loss": totals.loss, **_measured(**totals.means(self.spec.multi_label))}
 
     def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
         totals, times = state.interval, self.times
@@ -127,8 +132,7 @@ class Trainer:
                 batch=number,
                 batches=self.plan.steps_per_epoch,
                 loss=totals.loss,
-                top1=totals.top1,
-                topk=totals.topk,
+                **totals.means(self.spec.multi_label),
                 lr=measurements.lr,
                 samples_per_s=sum(rank["samples_per_s"] for rank in ranks) or times.samples_per_s,
                 data_s=times.data_s / times.steps,
@@ -205,38 +209,32 @@ class Trainer:
             prefetch=self.config.data.prefetch,
             bad=self.validation_bad,
         )
-        own = begin_metrics(self.config.eval.metrics, self.spec.classes)
-        mine = evaluate(
-            state.eval_model, batches, self.engine, watch=watch, metrics=own, stopping=self._interrupted
-        ).numbers()
-        sums = group.sum([*mine, *own.numbers()])
-        totals, metrics = Totals.of(sums[: len(mine)]), own.results(sums[len(mine) :])
+        own = begin_metrics(self.config.eval.metrics, self.spec.classes, multi_label=self.spec.multi_label)
+        found = measure(
+            state.eval_model,
+            batches,
+            self.engine,
+            self.validation,
+            own,
+            group,
+            watch=watch,
+            stopping=self._interrupted,
+        )
         state.evaluated_step = state.step
         # The first worker decides: one that joined later does not know the earlier results.
-        better = group.share.rank == 0 and (state.best is None or totals.top1 > state.best.top1)
+        better = group.share.rank == 0 and (state.best is None or found.score > state.best.score)
         best = group.sum([float(better)])[0] > 0
         epoch = state.step / self.plan.steps_per_epoch
+        self.last_eval = found.event(state.step, epoch, self.engine.k, time.perf_counter() - begin, best=best)
         if best:
-            state.best = Best(totals.top1, totals.topk, state.step, epoch, metrics)
-        self.last_eval = ev.Eval(
-            step=state.step,
-            epoch=epoch,
-            loss=totals.loss,
-            top1=totals.top1,
-            topk=totals.topk,
-            k=self.engine.k,
-            samples=totals.samples,
-            seconds=time.perf_counter() - begin,
-            best=best,
-            metrics=metrics,
-        )
+            state.best = Best.of(self.last_eval)
         self.observer.emit(self.last_eval)
         self._evaluated(state.step, self.last_eval)
         self.callbacks.agree(group.sum)
         return best and self.config.checkpoint.keep_best
 
     def _evaluated(self, step: int, found: ev.Eval) -> None:
-        numbers = {"loss": found.loss, "top1": found.top1, "topk": found.topk, **found.metrics}
+        numbers = {"loss": found.loss, **_measured(found.top1, found.topk, found.metrics)}
         self.callbacks.call("on_evaluated", step, numbers)
 
     def _sync_buffers(self, state: TrainState) -> None:
@@ -269,7 +267,7 @@ class Trainer:
     def _rotate(self, state: TrainState) -> None:
         try:
             if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:
-                checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.top1)
+                checkpoint.mark_best(self.folder.checkpoints, state.step, state.best.score, state.best.metric)
             checkpoint.prune(self.folder.checkpoints, self.config.checkpoint.keep_last)
         except OSError as error:
             raise checkpoint.unwritable(self.folder.checkpoints, state.step, error) from error
@@ -283,7 +281,7 @@ class Trainer:
             self.last_eval = found
             self._evaluated(state.step, found)
             if found.best:
-                state.best = Best(found.top1, found.topk, found.step, found.epoch, found.metrics)
+                state.best = Best.of(found)
 
     def await_evaluator(self, state: TrainState) -> None:
         """After the last step: wait until the evaluator has evaluated it, or a stop is requested."""
@@ -366,8 +364,10 @@ class Trainer:
         return state.wall_s + time.perf_counter() - self.started
 
 
-def _means(totals: Totals) -> dict[str, float]:
-    return {"loss": totals.loss, "top1": totals.top1, "topk": totals.topk}
+def _measured(top1: float | None, topk: float | None, metrics: dict[str, float]) -> dict[str, float]:
+    """Accuracies and metrics by name, those that were measured."""
+    accuracies = {"top1": top1, "topk": topk}
+    return {**{name: value for name, value in accuracies.items() if value is not None}, **metrics}
 
 
 def _refuse_nonfinite(model: nn.Module, step: int) -> None:

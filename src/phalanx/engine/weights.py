@@ -93,14 +93,14 @@ def _mark_best(folder: Path, state: TrainState) -> None:
     if best is None or not checkpoint.path_of(folder, best.step).is_dir():
         return
     if best.step == state.step or checkpoint.best_path(folder) is None:
-        checkpoint.mark_best(folder, best.step, best.top1)
+        checkpoint.mark_best(folder, best.step, best.score, best.metric)
 
 
 def _recall_best(state: TrainState, known: list[Eval]) -> None:
     """Take the best from the events: an evaluator may have found it after the checkpoint was written."""
     best = best_of(known)
-    if best is not None and (state.best is None or best.top1 > state.best.top1):
-        state.best = Best(best.top1, best.topk, best.step, best.epoch, best.metrics)
+    if best is not None and (state.best is None or best.score > state.best.score):
+        state.best = Best.of(best)
 
 
 def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head: bool) -> list[str]:
@@ -178,13 +178,21 @@ def refuse_other_identity(loaded: Loaded, spec: ModelSpec) -> list[str]:
 
 
 def refuse_other_model(loaded: Loaded, spec: ModelSpec) -> None:
-    """Refuse a checkpoint of another model."""
+    """Refuse a checkpoint of another model, or of another kind of labels."""
     saved = loaded.state["identity"]
     if saved["model"] != spec.model:
         raise UserError(
             f"{loaded.path} is a checkpoint of {saved['model']}, not of {spec.model}",
             why="weights fit only the model that they were trained for",
             remedy=f"--model {saved['model']}, or choose another checkpoint",
+        )
+    several = bool(saved.get("multi_label"))  # older checkpoints have one label a sample
+    if several != spec.multi_label:
+        kinds = ("one label a sample", "several labels a sample")
+        raise UserError(
+            f"{loaded.path} was trained on {kinds[several]}, and the data has {kinds[spec.multi_label]}",
+            why="a classifier's answers are probabilities of all classes together, or of each class by itself",
+            remedy=f"data.multi_label={str(several).lower()}; or fine-tune: --init-from with model.new_head=true",
         )
 
 

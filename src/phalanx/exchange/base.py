@@ -67,6 +67,10 @@ class WorkerGroup(Protocol):
         """The mean of a one-dimensional tensor over all workers. `values` may be overwritten."""
         ...
 
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """The values of all workers, by rank and of the same shape: on rank 0, and nothing elsewhere."""
+        ...
+
     def sync_step(self, stop: bool, counts: list[float]) -> tuple[bool, list[float]]:
         """Once a step, before `apply`: whether any worker wants to stop, and the step's counts over all workers.
 

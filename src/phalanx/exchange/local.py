@@ -65,6 +65,9 @@ class SingleWorker:
     def mean(self, values: Tensor) -> Tensor:
         return values
 
+    def gather(self, values: Tensor) -> list[Tensor]:
+        return [values]
+
     def sync_step(self, stop: bool, counts: list[float]) -> tuple[bool, list[float]]:
         return stop, counts
 

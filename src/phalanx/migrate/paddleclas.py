@@ -81,8 +81,15 @@ KEYS = Group(
         lacking(
             "Global.train_mode, Global.eval_mode, Global.feature_normalize, Global.feature_binarize, "
             "Global.re_ranking, "
-            "Global.retrieval_feature_from, Global.sim_block_size, Global.use_multilabel",
-            "Phalanx classifies, with one label for an image",
+            "Global.retrieval_feature_from, Global.sim_block_size",
+            "Phalanx classifies",
+        ),
+        Row(
+            "Global.use_multilabel",
+            "data.multi_label=true",
+            "True",
+            "BCE, and mAP instead of the Hamming distance",
+            values={"False": "data.multi_label=false"},
         ),
         lacking(
             "Global.export_for_fd, Global.hpi_config_path, Global.pdx_model_name, Global.uniform_output_enabled",
@@ -122,7 +129,7 @@ KEYS = Group(
         ),
         needless("Loss.Train.CELoss.weight, Loss.Eval.*", "one loss, with weight 1"),
         Row("Loss.Train.CELoss.epsilon", "loss.label_smoothing={}", "0.1"),
-        lacking("Loss.Train.*", "cross-entropy is the only loss"),
+        lacking("Loss.Train.*", "loss.name is cross_entropy, bce, or your own"),
         Row(
             "Optimizer.name",
             "optim.name={}",
@@ -279,7 +286,9 @@ KEYS = Group(
         Row(f"{EVAL_OPS}.ResizeImage.size", "data.crop_share=1.0", "384", "the image as a whole"),
         needless(f"{EVAL_OPS}.CropImage.size, {EVAL_OPS}.ResizeImage.backend", "data.image_size is for both"),
         Row("Metric.Train.TopkAcc.topk, Metric.Eval.TopkAcc.topk", "eval.top_k=5", "[1, 5]"),
-        lacking("Metric.*", "top-1, top-k and the loss are what is measured"),
+        lacking(
+            "Metric.*", "top-1, top-k and the loss are measured; mAP and F1 with data.multi_label; your own metrics"
+        ),
         Row("Infer.infer_imgs", "phalanx predict RUN {}", "cat.jpg"),
         Row("Infer.PostProcess.topk", "phalanx predict RUN IMAGE --top-k {}", "5"),
         needless("Infer.*", "a run knows its classes, its sizes and its normalisation"),

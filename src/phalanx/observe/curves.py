@@ -1,7 +1,7 @@
 """Learning curves as numbers: of our runs, from their events, and in one form that other systems' logs share.
 
-Curves are named as in `Run.history`: train/loss, train/top1, train/lr, val/loss, val/top1, val/NAME. Accuracies are in
-percent. Each point knows its step, epoch and time, as far as its log does.
+Curves are named as in `Run.history`: train/loss, train/top1, train/lr, val/loss, val/top1, val/NAME. Accuracies and
+mAP are in percent. Each point knows its step, epoch and time, as far as its log does.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from phalanx.errors import UserError
 from phalanx.runs import events as ev
 from phalanx.runs.events import Record, read_events
+from phalanx.runs.score import MAP
 
 Axis = Literal["step", "epoch", "time"]
 AXES: tuple[Axis, ...] = ("epoch", "step", "time")
@@ -101,7 +102,8 @@ def read_run(run: Path, label: str) -> Log:
             if record.get("k", 1) > 1:
                 _add(log, f"val/top{record['k']}", record["topk"], record["step"], per_epoch, time, 100)
             for name, value in record.get("metrics", {}).items():
-                _add(log, f"val/{name}", value, record["step"], per_epoch, time)
+                scale = 100 if name == MAP else 1
+                _add(log, f"val/{name}", value, record["step"], per_epoch, time, scale)
                 log.shown += [] if name in log.shown else [name]
         if record["kind"] == ev.Step.kind:
             before = record["step"], time

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from phalanx.observe.lines import LineSink, percent, sentence
+from phalanx.observe.lines import NAMES, LineSink, accuracies, percent, sentence
 from phalanx.runs import events as ev
 from phalanx.runs.events import Event
+from phalanx.runs.score import F1_MICRO, TOP1
 
 _WIDTHS = {"epoch": 6, "step": 8}  # characters of the columns in the table of evaluations
 _WIDTH = 12  # of the others: all fit into 80, with the mark of the best
@@ -26,8 +27,9 @@ class Tick:
     batch: int
     batches: int
     loss: float
-    top1: float
+    accuracy: float
     samples_per_s: float
+    metric: str = TOP1  # what the accuracy is: f1_micro where a sample may have several labels
 
 
 class Display(Protocol):
@@ -86,14 +88,16 @@ class LiveDisplay:
     def _evaluated(self, event: ev.Eval) -> None:
         # With an evaluator, training has gone on since the step that was evaluated.
         now = self._last if self._last is not None and self._last.step == event.step else None
+        mean_ap = accuracies(event.top1, None, 1, metrics=event.metrics).removeprefix("mAP ")
         cells = {
             "epoch": f"{event.epoch:.4g}",
             "step": f"{event.step:,}",
             "train loss": f"{now.loss:.4f}" if now else "-",
-            "train top-1": percent(now.top1) if now else "-",
+            f"train {'F1' if event.top1 is None else 'top-1'}": percent(now.accuracy) if now else "-",
             "val loss": f"{event.loss:.4f}",
-            "val top-1": percent(event.top1),
-            **({f"val top-{event.k}": percent(event.topk)} if event.k > 1 else {}),
+            **({"val mAP": mean_ap} if event.top1 is None else {"val top-1": percent(event.top1)}),
+            **({f"val top-{event.k}": percent(event.topk)} if event.k > 1 and event.topk is not None else {}),
+            **({"val F1": percent(event.metrics.get(F1_MICRO, 0.0))} if event.top1 is None else {}),
         }
         if not self._has_titles:
             self._has_titles = True
@@ -110,11 +114,12 @@ class LiveDisplay:
         self._last = tick
         if self._task is None:
             self._task = self._progress.add_task("", total=tick.total_steps, completed=tick.step - 1, numbers="")
+        accuracy = f"{NAMES[tick.metric]} {percent(tick.accuracy)}"
         self._progress.update(
             self._task,
             completed=tick.step,
             description=f"epoch {tick.epoch}/{math.ceil(tick.total_steps / tick.batches)} {tick.batch}/{tick.batches}",
-            numbers=f"loss {tick.loss:.3f}  top-1 {percent(tick.top1)}  {tick.samples_per_s:.0f} img/s",
+            numbers=f"loss {tick.loss:.3f}  {accuracy}  {tick.samples_per_s:.0f} img/s",
         )
 
     def evaluating(self, done: int, total: int) -> None:

@@ -7,16 +7,41 @@ from pathlib import Path
 
 from phalanx.runs import events as ev
 from phalanx.runs.events import AppendedLines, Event
+from phalanx.runs.score import F1_MICRO, MAP, TOP1
 
 
 def percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def accuracies(top1: float, topk: float, k: int, between: str = " ") -> str:
-    """Top-1 and top-k accuracy; only top-1 if k is 1."""
-    both = [f"top-1 {percent(top1)}", f"top-{k} {percent(topk)}"]
-    return between.join(both if k > 1 else both[:1])
+NAMES = {TOP1: "top-1", MAP: "mAP", F1_MICRO: "F1"}  # as they are shown
+
+
+def accuracies(
+    top1: float | None,
+    topk: float | None,
+    k: int,
+    between: str = " ",
+    metrics: Mapping[str, float | None] | None = None,
+) -> str:
+    """The number that a run is judged by: top-1, with top-k unless k is 1; or mAP where samples have several labels."""
+    if top1 is None:
+        value = (metrics or {}).get(MAP)
+        return f"mAP {percent(float('nan') if value is None else value)}"
+    both = [f"top-1 {percent(top1)}", *([f"top-{k} {percent(topk)}"] if k > 1 and topk is not None else [])]
+    return between.join(both)
+
+
+def other_metrics(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Those that `accuracies` does not show."""
+    return {name: value for name, value in metrics.items() if name != MAP}
+
+
+def training_accuracy(event: ev.Step | ev.Epoch) -> str:
+    """Top-1 of training, or F1 where samples have several labels."""
+    if event.top1 is not None:
+        return f"top-1 {percent(event.top1)}"
+    return f"F1 {percent(event.metrics.get(F1_MICRO, 0.0))}"
 
 
 def named(numbers: Mapping[str, float | None], between: str = " ") -> str:
@@ -32,7 +57,7 @@ def sentence(event: Event) -> str | None:
         case ev.Step():
             return (
                 f"epoch {event.epoch} batch {event.batch}/{event.batches} step {event.step}: loss {event.loss:.4f} "
-                f"top-1 {percent(event.top1)} lr {event.lr:.5g} {event.samples_per_s:.1f} samples/s"
+                f"{training_accuracy(event)} lr {event.lr:.5g} {event.samples_per_s:.1f} samples/s"
             )
         case ev.DataService():
             return _data_service(event)
@@ -41,14 +66,15 @@ def sentence(event: Event) -> str | None:
             return f"step {event.step}: parameter norm {total['parameters']:.5g} gradient norm {total['gradients']:.5g}"
         case ev.Epoch():
             return (
-                f"epoch {event.epoch} done: training loss {event.loss:.4f} top-1 {percent(event.top1)} "
+                f"epoch {event.epoch} done: training loss {event.loss:.4f} {training_accuracy(event)} "
                 f"over {event.samples:,} samples"
             )
         case ev.Eval():
             mark = " (best so far)" if event.best else ""
             return (
-                f"validation at step {event.step}: {accuracies(event.top1, event.topk, event.k)} "
-                f"loss {event.loss:.4f}{named(event.metrics)} on {event.samples:,} images "
+                f"validation at step {event.step}: "
+                f"{accuracies(event.top1, event.topk, event.k, metrics=event.metrics)} "
+                f"loss {event.loss:.4f}{named(other_metrics(event.metrics))} on {event.samples:,} images "
                 f"in {event.seconds:.1f} s{mark}"
             )
         case ev.BadImage():

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.observe.curves import NothingToDraw
-from phalanx.observe.lines import accuracies, named
+from phalanx.observe.lines import accuracies, named, other_metrics
 from phalanx.observe.plots import draw_curves
 from phalanx.observe.tables import print_rows
 from phalanx.runs.folder import RunFolder
@@ -28,8 +28,9 @@ def print_outcome(console: Console, folder: RunFolder, summary: Summary) -> None
     rows = {}
     for name, found in (("best", summary.best), ("last", summary.last)):
         if found:
-            measured = accuracies(found["top1"], found["topk"], summary.k, between=", ")
-            measured += named(found.get("metrics", {}), between=", ")
+            metrics = found.get("metrics", {})
+            measured = accuracies(found["top1"], found["topk"], summary.k, ", ", metrics)
+            measured += named(other_metrics(metrics), between=", ")
             rows[name] = f"{measured} at step {found['step']}"
     rows["trained"] = f"{summary.epochs:.2f} epochs, {summary.steps:,} steps in {summary.wall_s:.1f} s"
     parts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in summary.shares.items() if share > 0.005)

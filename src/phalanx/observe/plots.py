@@ -13,16 +13,17 @@ from phalanx.observe.logs.read import read_log
 from phalanx.observe.plot_legend import add_legend, add_title, shown_labels
 from phalanx.observe.plot_options import Limits, PlotOptions
 from phalanx.observe.plot_style import LOOKS, Looks, figure_size, marked, run_look, settings
+from phalanx.runs.score import MAP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from phalanx.observe.notebook_figure import NotebookFigure
 
-USUAL = ("top1", "loss", "lr")
+USUAL = ("top1", MAP, "loss", "lr")  # a run has either accuracy or, with several labels a sample, mAP
 _X_LABELS = {"step": "step", "epoch": "epoch", "time": "seconds of training"}
 _PARTS = {"train": "training", "val": "validation"}
-_TITLES = {"loss": "loss", "lr": "learning rate"}
+_TITLES = {MAP: f"{MAP}, %", "loss": "loss", "lr": "learning rate"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _panels(logs: Sequence[Log], groups: Sequence[Group], axis: Axis, options: P
 
 
 def _wanted(logs: Sequence[Log], options: PlotOptions) -> list[str]:
-    return list(options.panels) or [*USUAL, *dict.fromkeys(name for log in logs for name in log.shown)]
+    return list(options.panels) or list(dict.fromkeys([*USUAL, *(name for log in logs for name in log.shown)]))
 
 
 def _parts(panel: str, options: PlotOptions) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from phalanx.runs import events as ev
 from phalanx.runs.evaluations import best_of, evaluations
 from phalanx.runs.events import Record, read_events
 from phalanx.runs.folder import RunFolder, find_run
+from phalanx.runs.score import MAP
 
 
 @dataclass
@@ -32,6 +33,8 @@ class RunResult:
     best_topk: float | None = None
     final_topk: float | None = None
     k: int | None = None  # 1 if only top-1 was measured
+    best_map: float | None = None  # where a sample may have several labels, instead of top-1
+    final_map: float | None = None
     steps: int | None = None
     total_steps: int | None = None
     epochs: float | None = None
@@ -111,6 +114,7 @@ def _read_accuracy(records: Sequence[Record], row: RunResult) -> None:
     final = measured[-1]
     row.best_top1, row.best_topk = best.top1, best.topk
     row.final_top1, row.final_topk, row.k = final.top1, final.topk, final.k
+    row.best_map, row.final_map = best.metrics.get(MAP), final.metrics.get(MAP)
 
 
 def _read_speed(records: Sequence[Record], row: RunResult) -> None:
@@ -162,6 +166,7 @@ def _read_summary(folder: RunFolder, row: RunResult) -> bool:
         best, last = summary["best"] or {}, summary["last"] or {}
         row.best_top1, row.best_topk = best.get("top1"), best.get("topk")
         row.final_top1, row.final_topk = last.get("top1"), last.get("topk")
+        row.best_map, row.final_map = (found.get("metrics", {}).get(MAP) for found in (best, last))
         row.k, row.model, row.workers = summary["k"], summary["model"], summary["workers"]
         row.steps, row.epochs = summary["steps"], summary["epochs"]
         row.images_per_s, row.wall_s = summary["samples_per_s"], summary["wall_s"]

@@ -20,14 +20,16 @@ from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.data.augment.framing import eval_framing
 from phalanx.data.base import Batch
+from phalanx.data.order import Share
 from phalanx.data.pipeline import evaluation_batches
 from phalanx.data.sampling import make_sampler
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.open import Splits, open_data
-from phalanx.engine.evaluate import Interrupted, evaluate
+from phalanx.engine.evaluate import Interrupted
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import StepPlan, make_plan
-from phalanx.engine.loss import PLAIN
+from phalanx.engine.loss import plain_loss
+from phalanx.engine.measure import measure
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.engine.state import ALGORITHMS
@@ -35,6 +37,7 @@ from phalanx.engine.step import Engine
 from phalanx.engine.views import views_of
 from phalanx.engine.weights import load_weights, refuse_other_identity
 from phalanx.errors import UserError
+from phalanx.exchange.local import SingleWorker
 from phalanx.machine.job_settings import JOB_WIDE
 from phalanx.machine.settings import Settings, choose
 from phalanx.models.build import build_model
@@ -113,9 +116,9 @@ def _make_model(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, A
     model.to(settings.device).to(memory_format=settings.memory_format)
     cpu.prepare(model, settings.fast_path, to_train=False)
     inputs = Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed)
-    k = config.eval.k(len(spec.classes))
+    k = spec.k(config.eval)
     seed = config.train.seed
-    return _Model(job_settings, model, Engine(settings, inputs, PLAIN, k, seed, views=views_of(config.eval)))
+    return _Model(job_settings, model, Engine(settings, inputs, plain_loss, k, seed, views=views_of(config.eval)))
 
 
 @dataclass
@@ -198,20 +201,24 @@ class Evaluator:
             prefetch=config.data.prefetch,
             bad=self.bad,
         )
-        own = begin_metrics(config.eval.metrics, self.spec.classes)
-        totals = evaluate(prepared.model, batches, prepared.engine, watch=watch, metrics=own, stopping=self.stopping)
+        own = begin_metrics(config.eval.metrics, self.spec.classes, multi_label=self.spec.multi_label)
+        found = measure(
+            prepared.model,
+            batches,
+            prepared.engine,
+            self.splits.val,
+            own,
+            SingleWorker(Share()),
+            watch=watch,
+            stopping=self.stopping,
+        )
         best = best_of(known)
-        return ev.Eval(
-            step=step,
-            epoch=step / self.plan.steps_per_epoch,
-            loss=totals.loss,
-            top1=totals.top1,
-            topk=totals.topk,
-            k=prepared.engine.k,
-            samples=totals.samples,
-            seconds=time.perf_counter() - begin,
-            best=best is None or totals.top1 > best.top1,
-            metrics=own.results(own.numbers()),
+        return found.event(
+            step,
+            step / self.plan.steps_per_epoch,
+            prepared.engine.k,
+            time.perf_counter() - begin,
+            best=best is None or found.score > best.score,
         )
 
     def _note_bad(self, step: int, bad: list[tuple[str, str]]) -> None:
@@ -226,7 +233,7 @@ class Evaluator:
         folder, keep = self.folder.checkpoints, self.config.checkpoint
         best = best_of(known)
         if best is not None and keep.keep_best and checkpoint.path_of(folder, best.step).is_dir():
-            checkpoint.mark_best(folder, best.step, best.top1)
+            checkpoint.mark_best(folder, best.step, best.score, best.metric)
         evaluated = {one.step for one in known}
         checkpoint.prune(folder, keep.keep_last, lambda path: checkpoint.step_of(path) in evaluated)
 

@@ -126,7 +126,7 @@ def _notes(agreed: Agreed, training: Training) -> list[str]:
         *agreed.splits.notes,
         *training.notes,
         *data_notes(agreed.request, len(agreed.splits.train), len(agreed.splits.val)),
-        *loss_notes(config.loss),
+        *loss_notes(config.loss, multi_label=agreed.spec.multi_label),
         *optimizer_notes(config.optim),
     ]
 

@@ -109,8 +109,12 @@ def _engine(agreed: Agreed, training: Training) -> Engine:
     return Engine(
         agreed.settings,
         Inputs(agreed.settings, config.augment, spec.mean, spec.std, config.train.seed, training.sizes),
-        make_loss(config.loss, None if weights is None else weights.to(agreed.settings.device)),
-        config.eval.k(len(spec.classes)),
+        make_loss(
+            config.loss,
+            None if weights is None else weights.to(agreed.settings.device),
+            multi_label=spec.multi_label,
+        ),
+        spec.k(config.eval),
         config.train.seed,
         views_of(config.eval),
         config.train.monitor,

@@ -177,10 +177,10 @@ def latest_path(folder: Path) -> Path | None:
     return next(reversed(steps_saved(folder)), None)
 
 
-def mark_best(folder: Path, step: int, top1: float) -> None:
-    """Mark a checkpoint as the best, so that `prune` keeps it."""
+def mark_best(folder: Path, step: int, score: float, metric: str = "top1") -> None:
+    """Mark a checkpoint as the best by this metric, so that `prune` keeps it."""
     try:
-        write_text_atomically(folder / BEST, json.dumps({"step": step, "top1": top1}))
+        write_text_atomically(folder / BEST, json.dumps({"step": step, metric: score}))
     except OSError as error:
         raise UserError(
             f"{folder / BEST} cannot be written",

@@ -7,17 +7,19 @@ from pathlib import Path
 
 from phalanx.runs.events import EVALUATOR_EVENTS_FILE, Eval, Event, Record
 
+_LATER = ("metrics", "metric")  # older runs lack these
+
 
 def evaluations(records: Iterable[Record]) -> list[Eval]:
     """The evaluations among a run's events."""
     names = [field.name for field in fields(Eval)]
     found = [record for record in records if record["kind"] == Eval.kind]
-    return [Eval(**{name: record[name] for name in names if name != "metrics" or name in record}) for record in found]
+    return [Eval(**{name: record[name] for name in names if name not in _LATER or name in record}) for record in found]
 
 
 def best_of(found: Iterable[Eval]) -> Eval | None:
-    """The evaluation with the highest top-1; the earliest of equals."""
-    return max(found, key=lambda one: (one.top1, -one.step), default=None)
+    """The evaluation with the highest top-1 or mAP; the earliest of equals."""
+    return max(found, key=lambda one: (one.score, -one.step), default=None)
 
 
 class EvaluatorResults:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from phalanx.errors import UserError
+from phalanx.runs.score import TOP1, score_of
 
 EVENTS_FILE = "events.jsonl"
 EVALUATOR_EVENTS_FILE = "events-evaluator.jsonl"  # each file has one writer; readers merge both
@@ -73,8 +74,8 @@ class Step(Event):
     batch: int
     batches: int
     loss: float
-    top1: float
-    topk: float
+    top1: float | None  # None where a sample may have several labels
+    topk: float | None
     lr: float
     samples_per_s: float
     data_s: float
@@ -89,6 +90,7 @@ class Step(Event):
     details: dict[str, Any] = field(default_factory=dict)
     used: list[list[int]] = field(default_factory=list)  # [epoch, first, one after the last] of the epoch's order
     lr_first: float | None = None  # `lr` is the rate of the last of these steps, this of the first
+    metrics: dict[str, float] = field(default_factory=dict)  # f1_micro where a sample may have several labels
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,10 @@ class Epoch(Event):
     step: int
     epoch: int
     loss: float
-    top1: float
-    topk: float
+    top1: float | None
+    topk: float | None
     samples: int
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,18 @@ class Eval(Event):
     step: int
     epoch: float
     loss: float
-    top1: float
-    topk: float
+    top1: float | None  # None where a sample may have several labels
+    topk: float | None
     k: int
     samples: int
     seconds: float
     best: bool
-    metrics: dict[str, float] = field(default_factory=dict)  # the user's own, by name
+    metrics: dict[str, float] = field(default_factory=dict)  # mAP and F1 of several labels; the user's own, by name
+    metric: str = TOP1  # what it is judged by: top1, or a name in `metrics`
+
+    @property
+    def score(self) -> float:
+        return score_of(self.metric, self.top1, self.metrics)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,17 @@ def test_a_batch_comes_back_as_it_was() -> None:
             assert torch.equal(getattr(one, name), getattr(other, name))
 
 
+def test_several_labels_come_back_as_they_were() -> None:
+    before = micro_batches()
+    for each in before:
+        each.labels = torch.randint(2, (each.count, 11), generator=torch.Generator().manual_seed(each.number))
+    packed = pack_batch(before, [])
+    after, _ = unpack_batch(memoryview(packed.control), packed.pixels)
+    for one, other in zip(before, after, strict=True):
+        assert torch.equal(one.labels, other.labels)
+        assert torch.equal(one.indices, other.indices)
+
+
 def test_the_pixels_of_a_single_micro_batch_are_not_copied() -> None:
     micro = micro_batches()[:1]
     assert pack_batch(micro, []).pixels.data_ptr() == micro[0].images.data_ptr()
@@ -60,9 +71,14 @@ def test_the_pixels_of_a_single_micro_batch_are_not_copied() -> None:
 def test_damaged_bytes_are_refused_or_harmless(data: st.DataObject) -> None:
     """Whatever has the key may still be broken: no crash, and no memory beyond what has arrived."""
     packed = pack_batch(micro_batches(), [(3, "truncated")])
+    several = micro_batches()
+    for each in several:
+        each.labels = torch.ones(each.count, 5, dtype=torch.int64)
+    of_several = pack_batch(several, [])
     for control, unpack in (
         (pack_lease(WORK), lambda control: unpack_lease(control, 10)),
         (packed.control, lambda control: unpack_batch(control, packed.pixels)),
+        (of_several.control, lambda control: unpack_batch(control, of_several.pixels)),
     ):
         broken = bytearray(control[: data.draw(st.integers(0, len(control)))])
         if broken:

@@ -16,7 +16,7 @@ from phalanx.data.pack.class_folders import refuse_alike, refuse_as_folders
 from phalanx.data.pack.destination import interrupted, locked, refuse_foreign, sweep, unwritable
 from phalanx.data.pack.fingerprint import fingerprint
 from phalanx.data.pack.images import Treatment, smaller_size
-from phalanx.data.pack.packing import Packing, ShardName, beside, packing
+from phalanx.data.pack.packing import MULTI_LABEL, Packing, ShardName, beside, packing
 from phalanx.data.pack.parquet import pyarrow_modules
 from phalanx.data.pack.plan import Prepared, planned_shards, prepared_sample, shard_ends
 from phalanx.data.sources.bad_images import BadImages, verify_command
@@ -146,7 +146,8 @@ class _Job:
             while shard.end < end and (enough is None or writer.size < enough):
                 sample = next(samples)
                 if sample.reason is None:
-                    writer.add(before + shard.samples, int(labels[sample.index]), sample.data)
+                    label = labels[sample.index]
+                    writer.add(before + shard.samples, label if label.ndim else int(label), sample.data)
                     shard.samples += 1
                 else:
                     for name, reason in bad.count([(sample.index, sample.reason)]):
@@ -186,6 +187,12 @@ def refuse_unpackable(order: Order) -> None:
             why="image files are grey (1) or colour (3)",
             remedy="set data.channels to 1 or 3",
         )
+    if first.multi_label and order.options.form not in MULTI_LABEL:
+        raise UserError(
+            f"samples with several labels cannot be packed as {order.options.form}",
+            why="the format has one label a sample",
+            remedy=f"choose another format: {', '.join(MULTI_LABEL)}",
+        )
     odd = [name for name in first.classes if not _is_a_line(name)]
     if odd:
         raise UserError(
@@ -218,6 +225,7 @@ def _new_manifest(order: Order) -> Manifest:
         source=order.source,
         fingerprints={part: fingerprint(source, order.places) for part, source in order.splits.items()},
         classes=first.classes,
+        multi_label=first.multi_label,
         channels=first.channels,
         image_size=first.image_size,
         mean=list(first.mean),

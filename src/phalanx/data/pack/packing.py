@@ -24,7 +24,9 @@ class ShardWriter(Protocol):
     @property
     def size(self) -> int: ...
 
-    def add(self, number: int, label: int, data: Any) -> None: ...
+    def add(self, number: int, label: Any, data: Any) -> None:
+        """Add a sample. Its label is a number; in formats of MULTI_LABEL it may be a LabelRow."""
+        ...
 
     def finish(self) -> list[FileEntry]: ...
 
@@ -58,6 +60,8 @@ class Packing:
     says_how_many: bool  # whether file names say how many shards there are
 
 
+# Formats whose samples may have several labels. In class folders, for example, an image is in one folder.
+MULTI_LABEL: tuple[Form, ...] = ("wds", "rec", "raw")
 # Raw files are larger: each stays open and mapped while it is used, and a process can have about a thousand open.
 SHARD_BYTES: dict[Form, int] = {
     "wds": 256 * 2**20,

@@ -1,10 +1,14 @@
-"""MXNet's RecordIO: NAME.rec with the images, NAME.idx with their offsets, NAME.lst with their labels."""
+"""MXNet's RecordIO: NAME.rec with the images, NAME.idx with their offsets, NAME.lst with their labels.
+
+Several labels of a sample are a vector of zeros and ones, one for each class.
+"""
 
 import struct
 from pathlib import Path
 
 from phalanx.data.pack.checksums import ChecksummedFile
 from phalanx.data.pack.endings import ending_of
+from phalanx.data.sources.labelled import LabelRow
 from phalanx.data.sources.manifest import FileEntry
 from phalanx.errors import UserError
 
@@ -30,13 +34,18 @@ class RecShard:
     def size(self) -> int:
         return self._files[0].sums.bytes
 
-    def add(self, number: int, label: int, data: bytes) -> None:
+    def add(self, number: int, label: int | LabelRow, data: bytes) -> None:
         records, index, listing = self._files
         index.write(f"{number}\t{records.sums.bytes}\n".encode())
-        path = f"{self._classes[label]}/{number:08d}.{ending_of(data)}"
-        listing.write(f"{number}\t{label}.000000\t{path}\n".encode())
-        # IRHeader: flag 0 says that the label is this one number
-        sample = struct.pack("<IfQQ", 0, label, number, 0) + data
+        file = f"{number:08d}.{ending_of(data)}"
+        path = f"{self._classes[label]}/{file}" if isinstance(label, int) else file
+        values = [label] if isinstance(label, int) else label.tolist()
+        listing.write("\t".join([str(number), *(f"{value}.000000" for value in values), f"{path}\n"]).encode())
+        # IRHeader: flag 0 says that the label is this one number; another one, how many values follow
+        if isinstance(label, int):
+            sample = struct.pack("<IfQQ", 0, label, number, 0) + data
+        else:
+            sample = struct.pack(f"<IfQQ{len(values)}f", len(values), 0.0, number, 0, *values) + data
         if len(sample) > MAX_BYTES:
             raise UserError(
                 f"sample {number:,} does not fit into a .rec file",

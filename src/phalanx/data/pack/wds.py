@@ -1,10 +1,17 @@
-"""WebDataset tars: for each sample NUMBER.cls, its class as a number, and NUMBER.jpg (.png, …), its bytes."""
+"""WebDataset tars: for each sample NUMBER.cls, its class as a number, and NUMBER.jpg (.png, …), its bytes.
 
+Where a sample may have several labels, NUMBER.json has them: {"labels": [3, 7]}.
+"""
+
+import json
 import tarfile
 from pathlib import Path
 
+import numpy as np
+
 from phalanx.data.pack.checksums import ChecksummedFile
 from phalanx.data.pack.endings import ending_of
+from phalanx.data.sources.labelled import LabelRow
 from phalanx.data.sources.manifest import FileEntry
 
 ENDING = ".tar"
@@ -20,9 +27,12 @@ class WdsShard:
     def size(self) -> int:
         return self._file.sums.bytes
 
-    def add(self, number: int, label: int, data: bytes) -> None:
+    def add(self, number: int, label: int | LabelRow, data: bytes) -> None:
         key = f"{number:08d}"
-        self._member(f"{key}.cls", str(label).encode())
+        if isinstance(label, int):
+            self._member(f"{key}.cls", str(label).encode())
+        else:
+            self._member(f"{key}.json", json.dumps({"labels": np.flatnonzero(label).tolist()}).encode())
         self._member(f"{key}.{ending_of(data)}", data)
 
     def finish(self) -> list[FileEntry]:

@@ -16,7 +16,7 @@ from phalanx.net.seal import Refused
 Bad = list[tuple[int, str]]  # (index, reason)
 
 _LEASE = struct.Struct("<QI")  # epoch, number of micro-batches
-_MADE = struct.Struct("<IHHHxx")  # number of micro-batches, height, width, channels
+_MADE = struct.Struct("<IHHHxxI")  # number of micro-batches, height, width, channels, classes if labels are several
 _PART = struct.Struct("<II")  # number of the micro-batch in its step, samples
 
 
@@ -53,9 +53,12 @@ class PackedBatch:
 def pack_batch(micro: list[MicroBatch], bad: Bad) -> PackedBatch:
     """A batch to be sent. The pixels of a single micro-batch are not copied."""
     channels, height, width = micro[0].images.shape[1:]
-    control = [_MADE.pack(len(micro), height, width, channels), *(_PART.pack(m.number, m.count) for m in micro)]
+    classes = micro[0].labels.shape[1] if micro[0].labels.ndim == 2 else 0
+    control = [_MADE.pack(len(micro), height, width, channels, classes)]
+    control += [_PART.pack(m.number, m.count) for m in micro]
     for each in micro:
-        control += [each.labels.numpy().astype("<i8").tobytes(), each.indices.numpy().astype("<i8").tobytes()]
+        labels = each.labels.numpy().astype("u1" if classes else "<i8")  # zeros and ones need no more
+        control += [labels.tobytes(), each.indices.numpy().astype("<i8").tobytes()]
     control.append(json.dumps(bad, ensure_ascii=False).encode() if bad else b"")
     pixels = [each.images.permute(0, 2, 3, 1).reshape(-1) for each in micro]
     return PackedBatch(b"".join(control), pixels[0] if len(pixels) == 1 else torch.cat(pixels))
@@ -63,18 +66,20 @@ def pack_batch(micro: list[MicroBatch], bad: Bad) -> PackedBatch:
 
 def unpack_batch(control: memoryview, pixels: torch.Tensor) -> tuple[list[MicroBatch], Bad]:
     """The micro-batches over the memory of `pixels`, images with channels last as the pipeline makes them."""
-    (count, height, width, channels), place = _unpack(_MADE, control, 0), _MADE.size
+    (count, height, width, channels, classes), place = _unpack(_MADE, control, 0), _MADE.size
     parts = [_unpack(_PART, control, place + i * _PART.size) for i in range(count)]
     place += count * _PART.size
     samples = sum(size for _, size in parts)
-    if pixels.numel() != samples * height * width * channels or len(control) < place + 16 * samples:
+    label_bytes = classes or 8
+    if pixels.numel() != samples * height * width * channels or len(control) < place + (label_bytes + 8) * samples:
         raise Refused("length")
     micro, image_bytes, start = [], height * width * channels, 0
     for number, size in parts:
         images = pixels[start : start + size * image_bytes].view(size, height, width, channels).permute(0, 3, 1, 2)
-        labels, indices = _integers(control, place, size), _integers(control, place + 8 * size, size)
+        labels = _label_sets(control, place, size, classes) if classes else _integers(control, place, size)
+        indices = _integers(control, place + label_bytes * size, size)
         micro.append(MicroBatch(number, images, torch.from_numpy(labels), torch.from_numpy(indices)))
-        start, place = start + size * image_bytes, place + 16 * size
+        start, place = start + size * image_bytes, place + (label_bytes + 8) * size
     return micro, _bad(control[place:])
 
 
@@ -86,6 +91,11 @@ def slot_bytes(batch: int, share: Share, image_bytes: int) -> int:
 
 def _integers(control: memoryview, place: int, count: int) -> Indices:
     return np.frombuffer(control, dtype="<i8", count=count, offset=place).astype(np.int64)
+
+
+def _label_sets(control: memoryview, place: int, count: int, classes: int) -> Indices:
+    found = np.frombuffer(control, dtype="u1", count=count * classes, offset=place)
+    return found.reshape(count, classes).astype(np.int64)
 
 
 def _bad(control: memoryview) -> Bad:

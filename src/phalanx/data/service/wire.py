@@ -46,7 +46,7 @@ class Header(BaseHeader):
 
 WIRE = Wire(
     magic=b"PHLD",
-    version=1,
+    version=2,
     header=Header,
     kinds=DataMessageKind,
     own_fields="iQQIdd",

@@ -15,8 +15,9 @@ from phalanx.custom.construct import construct, parameters_of
 from phalanx.data.base import Pixels
 from phalanx.data.decode.images import BadImage
 from phalanx.data.order import Indices
-from phalanx.data.sources.dataset_fields import Fields, classes_of, fields_of, labels_of
+from phalanx.data.sources.dataset_fields import Fields, class_names, class_numbers, classes_of, fields_of, stored_labels
 from phalanx.data.sources.dataset_images import as_pixels
+from phalanx.data.sources.dataset_labels import label_sets
 from phalanx.data.sources.encoded import EncodedSource, as_png
 from phalanx.data.sources.folders import suggested
 from phalanx.data.sources.labelled import Part
@@ -142,8 +143,13 @@ def _source(dataset: Any, where: str, want: OpenRequest) -> DatasetSource:
             return dataset[index]
 
     fields = fields_of(dataset, config.image_field, config.label_field, where)
-    labels, note = labels_of(dataset, fields, item, where)
-    classes = classes_of(dataset, fields, labels, where)
+    stored, note = stored_labels(dataset, fields, item, where)
+    names = class_names(dataset, fields)
+    if config.multi_label:
+        classes, labels, kind = label_sets(stored, names, where)
+    else:
+        labels, kind = class_numbers(stored, where), ""
+        classes = classes_of(names, labels, where)
     suggestion = suggested(where, want.channels)
     source = DatasetSource(
         description=f"{where}, {len(labels):,} images in {len(classes):,} classes",
@@ -153,7 +159,7 @@ def _source(dataset: Any, where: str, want: OpenRequest) -> DatasetSource:
         image_size=suggestion.image_size,
         mean=suggestion.mean,
         std=suggestion.std,
-        notes=_notes(note, safe, where, want.pool),
+        notes=(*_notes(note, safe, where, want.pool), *([kind] if kind else [])),
         pool=want.pool,
         where=where,
         dataset=dataset,

@@ -44,6 +44,7 @@ def fields_of(dataset: Any, image: str | None, label: str | None, where: str) ->
         features = dict.fromkeys(first)
     by_kind = [name for name, kind in features.items() if type(kind).__name__ == "Image"]
     classes = [name for name, kind in features.items() if type(kind).__name__ == "ClassLabel"]
+    classes += [name for name, kind in features.items() if _names_in(kind) and name not in classes]
     return Fields(
         _chosen("image", image, [*by_kind[:1], *IMAGE_NAMES], features, where),
         _chosen("label", label, [*classes[:1], *LABEL_NAMES], features, where),
@@ -61,28 +62,35 @@ def _chosen(what: str, given: str | None, usual: Sequence[str], names: Mapping[s
     )
 
 
-def labels_of(dataset: Any, fields: Fields, item: Callable[[int], Any], where: str) -> tuple[Labels, str]:
-    """All labels, and a note where samples had to be read for them."""
+def stored_labels(dataset: Any, fields: Fields, item: Callable[[int], Any], where: str) -> tuple[Sequence[Any], str]:
+    """The label of each sample as the dataset has it, and a note where samples had to be read for them."""
     found = _known_labels(dataset, fields)
     note = ""
     if found is None:
         found = [fields.take(item(index), where)[1] for index in range(len(dataset))]
         note = f"{where}: all {len(found):,} samples were read once for their labels; a list `targets` saves that time"
-    try:
-        labels = np.array([int(label) for label in found], dtype=np.int64)
-    except (TypeError, ValueError) as error:
+    if len(found) != len(dataset):
         raise UserError(
-            f"{where}: labels are not whole numbers",
-            why=f"the first is {found[0]!r}",
-            remedy="return the number of the class, and the names of all as `classes`",
-        ) from error
-    if len(labels) != len(dataset):
-        raise UserError(
-            f"{where} has {len(labels):,} labels and {len(dataset):,} samples",
+            f"{where} has {len(found):,} labels and {len(dataset):,} samples",
             why="its `targets` or `labels` are those of other samples",
             remedy="make them as long as the dataset, or remove them",
         )
-    return labels, note
+    return found, note
+
+
+def class_numbers(stored: Sequence[Any], where: str) -> Labels:
+    """The labels of samples that have one class each."""
+    try:
+        return np.array([int(label) for label in stored], dtype=np.int64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        several = hasattr(stored[0], "__len__") and not isinstance(stored[0], str)
+        raise UserError(
+            f"{where}: samples have several labels" if several else f"{where}: labels are not whole numbers",
+            why=f"the first is {stored[0]!r:.200}",
+            remedy="train on all labels of a sample: data.multi_label=true; or return the number of its only class"
+            if several
+            else "return the number of the class, and the names of all as `classes`",
+        ) from error
 
 
 def _known_labels(dataset: Any, fields: Fields) -> Sequence[Any] | None:
@@ -100,18 +108,28 @@ def _known_labels(dataset: Any, fields: Fields) -> Sequence[Any] | None:
     return None
 
 
-def classes_of(dataset: Any, fields: Fields, labels: Labels, where: str) -> list[str]:
-    """The names of the classes; their numbers where the dataset has no names."""
+def class_names(dataset: Any, fields: Fields) -> list[str] | None:
+    """The names of the classes; None where the dataset has no names."""
     names = getattr(dataset, "classes", None)
     if names is None:
         features = getattr(dataset, "features", None)
-        names = getattr(features[fields.label], "names", None) if isinstance(features, Mapping) else None
+        names = _names_in(features[fields.label]) if isinstance(features, Mapping) else None
     if names is None and getattr(dataset, "dataset", None) is not None:
-        return classes_of(dataset.dataset, fields, labels, where)
-    count = int(labels.max(initial=-1)) + 1
+        return class_names(dataset.dataset, fields)
     if names is None:
-        return [str(number) for number in range(count)]
-    classes = [" / ".join(map(str, name)) if isinstance(name, tuple | list) else str(name) for name in names]
+        return None
+    return [" / ".join(map(str, name)) if isinstance(name, tuple | list) else str(name) for name in names]
+
+
+def _names_in(kind: Any) -> Any:
+    """The names of Hugging Face's ClassLabel, also in a list of it."""
+    return getattr(kind, "names", None) or getattr(getattr(kind, "feature", None), "names", None)
+
+
+def classes_of(names: list[str] | None, labels: Labels, where: str) -> list[str]:
+    """The names of the classes; their numbers where the dataset has no names."""
+    count = int(labels.max(initial=-1)) + 1
+    classes = [str(number) for number in range(count)] if names is None else names
     if count > len(classes) or labels.min(initial=0) < 0:
         raise UserError(
             f"{where} has the label {labels.max() if count > len(classes) else labels.min()}",

@@ -6,12 +6,16 @@ import numpy as np
 
 from phalanx.data.order import Indices
 from phalanx.data.random import bits
-from phalanx.data.sources.labelled import Labelled, Labels
+from phalanx.data.sources.holdout_multilabel import multi_label_holdout
+from phalanx.data.sources.labelled import Labelled, Labels, class_counts
+from phalanx.data.sources.multi_label import renumbered
 from phalanx.errors import UserError
 
 
 def holdout_indices(labels: Labels, share: float) -> Indices:
     """The holdout: `share` of each class, at least one sample of two. The same for every seed of a run."""
+    if labels.ndim == 2:
+        return multi_label_holdout(labels, share)
     # The name of the stream decides the draws: another one would change the holdout of every dataset.
     keys = bits(0, "held out", 0, np.arange(len(labels), dtype=np.int64))[:, 0]
     shuffled = np.lexsort((keys, labels))  # class by class, in random order within each
@@ -33,7 +37,7 @@ def split_holdout(source: Labelled, share: float, where: str) -> tuple[Labelled,
         )
     rest = np.setdiff1d(np.arange(len(source)), chosen)
     notes = [f"{_held_out(len(chosen), len(source), share)}; {where} has no validation part"]
-    alone = int(np.sum(np.bincount(source.labels) == 1))
+    alone = int(np.sum(class_counts(source.labels, len(source.classes)) == 1))
     if alone:
         notes.append(f"{alone:,} classes have a single image, which is used for training: validation lacks them")
     return source.subset(rest), source.subset(chosen), notes
@@ -64,11 +68,11 @@ def with_classes(source: Labelled, classes: list[str], where: str) -> tuple[Labe
     if source.classes == classes:
         return source, []
     number = {name: i for i, name in enumerate(classes)}
-    present = np.unique(source.labels).tolist()
+    present = np.flatnonzero(class_counts(source.labels, len(source.classes))).tolist()
     unknown = [source.classes[label] for label in present if source.classes[label] not in number]
     if not unknown:
         new = np.array([number.get(name, -1) for name in source.classes], dtype=np.int64)
-        return replace(source, classes=classes, labels=new[source.labels]), []
+        return replace(source, classes=classes, labels=renumbered(source.labels, new, len(classes))), []
     # Only if no class matches by name: otherwise the numbers of the others could be shifted.
     numbered = are_numbers(source.classes) or are_numbers(classes)
     if numbered and len(source.classes) == len(classes) and len(unknown) == len(present):

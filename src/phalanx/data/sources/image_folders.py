@@ -64,7 +64,7 @@ def open_folder_val(path: Path, request: OpenRequest) -> Labelled | None:
 def find_layout(path: Path, request: OpenRequest, *, needs_train: bool = True) -> Layout:
     """The parts of a folder. What is not clear is refused; `needs_train` refuses one with validation data only."""
     tree, known = request.tree, request.classes or ()
-    class_level = request.config.class_level
+    class_level = _class_level(request)
     level = find_level(tree, path, known=known, class_level=class_level)
     if level.splits:
         return _of_splits(path, level, request, needs_train=needs_train)
@@ -84,7 +84,7 @@ def find_layout(path: Path, request: OpenRequest, *, needs_train: bool = True) -
 def _of_splits(path: Path, level: Level, request: OpenRequest, *, needs_train: bool) -> Layout:
     """Folders train/ and val/, with class folders in them or further down."""
     tree, classes = request.tree, list(request.classes or [])
-    class_level = request.config.class_level
+    class_level = _class_level(request)
     train, train_notes = None, tuple[str, ...]()
     if "train" in level.splits:
         folder = level.folder / level.splits["train"]
@@ -267,3 +267,9 @@ def _no_images(tree: FolderTree, path: Path) -> UserError:
         why=f"seen: {refusals.outline(tree, path)}",
         remedy="check the path, and that the data is completely unpacked",
     )
+
+
+def _class_level(request: OpenRequest) -> int | None:
+    """Which level the classes are, if the settings say it: groups that are folders lie in the class folders."""
+    config = request.config
+    return config.class_level or (1 if config.group == "folder" else None)

@@ -13,6 +13,7 @@ from phalanx.data.base import Framing, Read
 from phalanx.data.order import Indices
 
 Labels = npt.NDArray[np.int64]  # class numbers (n,); with data.multi_label 0 or 1 for each class (n, classes)
+LabelRow = npt.NDArray[np.int64]  # the labels of one sample that may have several: 0 or 1 for each class
 Part = Literal["train", "val"]
 
 
@@ -41,6 +42,11 @@ class Labelled(ABC):
         """Whether a sample may have several labels, or none."""
         return self.labels.ndim == 2
 
+    def numbers_of(self, index: int) -> list[int]:
+        """The classes of a sample, by number: one, or with `multi_label` any number of them."""
+        label = self.labels[index]
+        return np.flatnonzero(label).tolist() if self.multi_label else [int(label)]
+
     @abstractmethod
     def name(self, index: int) -> str: ...
 
@@ -57,6 +63,12 @@ class Labelled(ABC):
 
     def describe_part(self, chosen: Indices) -> str:
         return f"{len(chosen):,} samples of: {self.description}"
+
+
+def class_counts(labels: Labels, num_classes: int) -> Labels:
+    """How many samples have each class."""
+    counts: Labels = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=num_classes)
+    return counts
 
 
 def multi_hot(labels: Sequence[Sequence[int]], num_classes: int) -> Labels:

@@ -71,6 +71,7 @@ class Manifest(Strict):
     source: str
     fingerprints: dict[Part, str]  # of the source: its names, labels, sizes and times
     classes: list[str]
+    multi_label: bool = False  # whether a sample may have several labels
     channels: int
     image_size: int
     mean: list[float]

@@ -15,6 +15,7 @@ from phalanx.data.sources.formats import FORMATS, HUB, USER_CODE, recognise
 from phalanx.data.sources.holdout import are_numbers, with_classes
 from phalanx.data.sources.labelled import Labelled, Part
 from phalanx.data.sources.manifest import Manifest, packed
+from phalanx.data.sources.multi_label import judged_classes, labelled_as, with_more_classes
 from phalanx.data.sources.one_class import one_class, only_class
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.packed_folders import open_packed_folders
@@ -42,6 +43,8 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
         raise one_class(whole, only, config.source, recognise(config.source)[1])
     train, val, test, more = divide(whole, own_val, config)
     judged = [val] if test is None else [val, test]
+    if val.multi_label:
+        more = [*more, *judged_classes(val, "the validation data")]
     judged = [replace(part, image_size=train.image_size, mean=train.mean, std=train.std) for part in judged]
     # Last, so that leaving out one sample does not move others between the splits.
     (train, val, *others), left_out = _without_quarantined(config, [train, *judged])
@@ -66,8 +69,9 @@ def open_split(text: str, config: DataConfig, classes: list[str], *, threads: in
     with _explain_read_errors(text):
         source = _open_one(text, request)
     source, matched = with_classes(source, classes, text)
+    source, labelled = labelled_as(config, source, text)
     (kept,), left_out = _without_quarantined(config, [source])
-    return replace(decoded_as(config, kept), notes=(*source.notes, *matched, *left_out))
+    return replace(decoded_as(config, kept), notes=(*source.notes, *matched, *labelled, *left_out))
 
 
 def open_whole(text: str, config: DataConfig, *, threads: int) -> dict[Part, Labelled]:
@@ -97,7 +101,7 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
         notes += [note for note in val.notes if note not in notes]
         if are_numbers(train.classes) and are_numbers(val.classes):
             # Both parts are of one dataset, and only the labels say how many classes it has.
-            train = replace(train, classes=max(train.classes, val.classes, key=len))
+            train = with_more_classes(train, max(train.classes, val.classes, key=len))
         val, matched = with_classes(val, train.classes, f"the validation data ({config.source})")
         notes += matched
     naming = find_naming(train, config, places_of(path, train) if _may_have_names(name, manifest) else [])
@@ -108,8 +112,14 @@ def _opened(config: DataConfig, threads: int) -> tuple[Labelled, Labelled | None
             val = _open_one(config.val, replace(request, classes=train.classes))
         val, matched = with_classes(val, train.classes, f"the validation data ({config.val})")
         notes += [*val.notes, *matched]
+    if val is not None:
+        val, labelled = labelled_as(config, val, "the validation data")
+        notes += labelled
+    train, labelled = labelled_as(config, train, config.source)
+    notes += labelled
     _refuse_unused_labels(config, val)
     notes += slow_decoding(train)
+    notes = list(dict.fromkeys(notes))  # both parts may have the same to say
     return decoded_as(config, train), None if val is None else decoded_as(config, val), notes
 
 
@@ -163,7 +173,7 @@ def _request_packed(manifest: Manifest, request: OpenRequest) -> OpenRequest:
 
 def _as_packed(source: Labelled, manifest: Manifest) -> Labelled:
     """Packed data has the class names, image size and statistics of its source: shards only number the classes."""
-    source = replace(source, classes=manifest.classes, extent=manifest.extent)
+    source = replace(with_more_classes(source, manifest.classes), extent=manifest.extent)
     if source.channels != manifest.channels:
         return source
     return replace(source, image_size=manifest.image_size, mean=tuple(manifest.mean), std=tuple(manifest.std))

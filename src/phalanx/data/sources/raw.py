@@ -2,6 +2,8 @@
 
 A file is the pixels of all images one after another (height, width, channels; uint8), then an index with an `ENTRY`
 for each, then a `TRAILER`. Everything is little-endian. `phalanx data pack --format raw` writes them.
+
+In version 2 images may have several labels: a bit for each class follows the index, whole bytes for each image.
 """
 
 import struct
@@ -19,13 +21,14 @@ from phalanx.data.base import Framing, Pixels, Read
 from phalanx.data.decode.resize import resize_all
 from phalanx.data.order import Indices
 from phalanx.data.sources.encoded import batch_parts
-from phalanx.data.sources.labelled import Labelled, Part
+from phalanx.data.sources.labelled import Labelled, Labels, Part
 from phalanx.data.sources.manifest import Manifest, load_manifest, packed
 from phalanx.data.sources.window import Damaged
 from phalanx.errors import UserError
 
 MAGIC = b"PHALANX\0"
 VERSION = 1
+SEVERAL = 2  # the version of files whose images may have several labels
 ENTRY = np.dtype([("offset", "<u8"), ("height", "<u4"), ("width", "<u4"), ("label", "<u4"), ("crc", "<u4")])
 TRAILER = struct.Struct("<8sIIQQI")  # magic, version, channels, number of images, where the index begins, its CRC-32
 
@@ -39,6 +42,7 @@ class RawFile(NamedTuple):
     bytes: Pixels
     entries: Entries
     channels: int
+    bits: Pixels | None = None  # (n, bytes): a bit for each class, where images may have several labels
 
     def pixels(self, number: int) -> Pixels:
         """An image, without a copy."""
@@ -46,9 +50,10 @@ class RawFile(NamedTuple):
         return self.bytes[offset : offset + height * width * self.channels].reshape(height, width, self.channels)
 
 
-def trailer(entries: Entries, channels: int, index_offset: int) -> bytes:
-    """The end of a file, which describes and checks the index."""
-    return TRAILER.pack(MAGIC, VERSION, channels, len(entries), index_offset, zlib.crc32(entries.tobytes()))
+def trailer(entries: Entries, channels: int, index_offset: int, bits: bytes = b"") -> bytes:
+    """The end of a file, which describes and checks the index, and the bits of several labels after it."""
+    version, crc = SEVERAL if bits else VERSION, zlib.crc32(entries.tobytes() + bits)
+    return TRAILER.pack(MAGIC, version, channels, len(entries), index_offset, crc)
 
 
 def open_raw_file(path: Path) -> RawFile:
@@ -60,20 +65,23 @@ def open_raw_file(path: Path) -> RawFile:
     magic, version, channels, count, index_offset, crc = TRAILER.unpack(data[end:].tobytes())
     if magic != MAGIC:
         raise Damaged(end, "its trailer is missing: the file was cut off, or has another format")
-    if version != VERSION:
-        raise Damaged(end, f"it is of version {version}; this Phalanx reads {VERSION}")
-    if index_offset + count * ENTRY.itemsize != end:
+    if version not in (VERSION, SEVERAL):
+        raise Damaged(end, f"it is of version {version}; this Phalanx reads {VERSION} and {SEVERAL}")
+    length = count * ENTRY.itemsize
+    more = end - index_offset - length  # bytes of several labels
+    if more < 0 or (more % count if version == SEVERAL and count else more):
         raise Damaged(end, f"an index of {count:,} images at {index_offset:,} does not end here")
     index = data[index_offset:end].tobytes()
     if zlib.crc32(index) != crc:
         raise Damaged(index_offset, "its index has changed since it was written")
-    entries = np.frombuffer(index, dtype=ENTRY)
+    entries = np.frombuffer(index[:length], dtype=ENTRY)
+    bits = np.frombuffer(index[length:], dtype=np.uint8).reshape(count, -1) if version == SEVERAL and count else None
     # As float64: products cannot overflow, and are exact up to the size of any file.
     lengths = entries["height"].astype(np.float64) * entries["width"] * channels
     outside = np.flatnonzero((entries["offset"] + lengths > index_offset) | (lengths == 0))
     if len(outside):
         raise Damaged(index_offset, f"image {outside[0]} of its index is outside of the file")
-    return RawFile(path, data, entries, channels)
+    return RawFile(path, data, entries, channels, bits)
 
 
 @dataclass(kw_only=True)
@@ -169,7 +177,7 @@ def _opened(path: Path, manifest: Manifest, part: Part, channels: int | None, po
             remedy=f"leave data.channels out, or pack the data again with data.channels={channels}",
         )
     files = [_checked(path / shard.files[0].name, manifest) for shard in manifest.splits[part]]
-    labels = _joined(file.entries["label"] for file in files)
+    labels = _label_sets(files, manifest) if manifest.multi_label else _joined(file.entries["label"] for file in files)
     heights, widths = (_joined(file.entries[side] for file in files) for side in ("height", "width"))
     counts = [len(file.entries) for file in files]
     return RawSource(
@@ -198,6 +206,10 @@ def _checked(path: Path, manifest: Manifest) -> RawFile:
         if len(file.entries) and int(file.entries["label"].max()) >= len(manifest.classes):
             largest = file.entries["label"].max()
             raise Damaged(start, f"it has the label {largest}, and there are {len(manifest.classes)} classes")
+        if len(file.entries) and manifest.multi_label != (file.bits is not None):
+            raise Damaged(start, "its images do not have several labels as its dataset does, or the other way round")
+        if file.bits is not None and file.bits.shape[1] != _label_bytes(manifest):
+            raise Damaged(start, f"it has {file.bits.shape[1]} bytes of labels for {len(manifest.classes)} classes")
     except Damaged as damage:
         raise UserError(
             f"{path} is damaged at offset {damage.offset:,}",
@@ -205,6 +217,16 @@ def _checked(path: Path, manifest: Manifest) -> RawFile:
             remedy=f"remove this file and run `{manifest.command}` again: only what is missing is packed",
         ) from damage
     return file
+
+
+def _label_bytes(manifest: Manifest) -> int:
+    return -(-len(manifest.classes) // 8)
+
+
+def _label_sets(files: Iterable[RawFile], manifest: Manifest) -> Labels:
+    nothing = np.empty((0, _label_bytes(manifest)), dtype=np.uint8)
+    rows = np.concatenate([nothing, *(file.bits for file in files if file.bits is not None)])
+    return np.unpackbits(rows, axis=1, count=len(manifest.classes)).astype(np.int64)
 
 
 def _joined(columns: Iterable[npt.NDArray[np.uint32]]) -> npt.NDArray[np.int64]:

@@ -73,7 +73,7 @@ class CollectiveGroup:
         return values
 
     def gather(self, values: Tensor) -> list[Tensor]:
-        """The values of all workers, by rank: on rank 0, and nothing elsewhere."""
+        values = values.to(self._device)
         rows = [torch.empty_like(values) for _ in range(self.share.world)] if self.share.rank == 0 else None
         with collective_call(self._peers):
             dist.gather(values, rows)

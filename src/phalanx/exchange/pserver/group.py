@@ -10,6 +10,8 @@ from phalanx.data.order import Share
 from phalanx.exchange.pserver.reduce import LAST, Numbers, Topic
 from phalanx.exchange.pserver.servers import Servers
 
+_GATHERED_AT_ONCE = 1 << 20  # numbers in a message
+
 
 @dataclass
 class StepNumber:
@@ -55,6 +57,17 @@ class PserverGroup:
             return stop, counts
         (stops, *totals), _ = self.reduce(Topic.STEP, np.array([float(stop), *counts]))
         return stops > 0, [float(each) for each in totals]
+
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """Those of one worker after another, each as sums to which the others add zeros. A lost worker's are zeros."""
+        mine = values.double().cpu().numpy().ravel()
+        rows = []
+        for rank in range(self.share.world):
+            row = mine if rank == self.share.rank else np.zeros_like(mine)
+            starts = range(0, len(row), _GATHERED_AT_ONCE)
+            parts = [self.reduce(Topic.GATHERED, row[low : low + _GATHERED_AT_ONCE])[0] for low in starts]
+            rows.append(torch.from_numpy(np.concatenate(parts)).to(values.dtype).view(values.shape))
+        return rows if self.share.rank == 0 else []
 
 
 class AsyncPserverGroup(PserverGroup):

@@ -1,4 +1,4 @@
-"""Small sums over workers, in rank order, at the first server: counts, requests to stop, batch-norm statistics."""
+"""Small sums over workers, in rank order, at the first server: counts, requests to stop, statistics, scores."""
 
 from collections.abc import Collection, Mapping
 from enum import IntEnum
@@ -17,6 +17,7 @@ class Topic(IntEnum):
     STATISTICS = 3
     RESIDUALS = 4
     BARRIER = 5
+    GATHERED = 6
 
 
 Round = tuple[int, int]  # a topic, and the step after which workers sum

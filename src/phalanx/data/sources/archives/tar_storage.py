@@ -53,7 +53,7 @@ class TarStorage(Storage):
         found = indexed([self._shard], MemberReader(), salvage=salvage)
         self.notes = tuple(found.notes)
         self._index: Index = found.indexes[0]
-        names = [os.fsencode(str(label.name)) for label in self._index.table]
+        names = [os.fsencode(str(label.name)) for label in self._index.table if isinstance(label, Label)]
         self._names = Names(names)
         self._files = Files([self._shard])
         self._tree = NameTree(path, names)

@@ -18,10 +18,12 @@ from phalanx.data.sources.shards.classes import (
     number_label,
     one_hot_class,
     one_of,
+    refuse_names,
     text_label,
 )
-from phalanx.data.sources.shards.index import IndexBuilder, Label
+from phalanx.data.sources.shards.index import AnyLabel, IndexBuilder
 from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.label_sets import any_set
 from phalanx.data.sources.shards.tables import described, pyarrow_for
 from phalanx.data.sources.window import Damaged, Window
 from phalanx.errors import UserError
@@ -39,11 +41,15 @@ class ArrowReader(Reader):
     one_hot: int = 0  # the length of labels that are a one among zeros; 0: they are numbers or names
     layout: Layout | None = None  # None: images are compressed
     root: Path = Path()  # where relative paths of images begin
+    multi_label: bool = False
+    are_classes: bool = False  # whether the column's type says that its numbers are class numbers
 
     @property
     def fingerprint(self) -> str:
         columns = f"image={self.image_column!r} label={self.label_column!r}"
-        return f"arrow {columns} label_element={self.label_element} one_hot={self.one_hot}"
+        several = f"multi_label classes={self.are_classes}"
+        labels = several if self.multi_label else f"label_element={self.label_element} one_hot={self.one_hot}"
+        return f"arrow {columns} {labels}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         arrow = pyarrow_for(window.path)
@@ -73,11 +79,14 @@ class ArrowReader(Reader):
         except Exception as error:  # a damaged file raises all kinds of exceptions in pyarrow
             raise Damaged(offset, f"from here on it is not an Arrow file: {str(error)[:200]}") from error
 
-    def _label(self, path: Path, row: int, value: Any) -> Label:
+    def _label(self, path: Path, row: int, value: Any) -> AnyLabel:
         try:
+            if self.multi_label:
+                return any_set(value, are_classes=self.are_classes)
             if isinstance(value, str):
                 return text_label(value)
             values = value if isinstance(value, list) else [value]
+            refuse_names(values if all(isinstance(name, str) for name in values) else [])
             if not all(isinstance(number, (int, float)) for number in values):
                 raise BadLabel(f"{str(value)[:40]!r} is neither a number nor a name")
             if self.one_hot:

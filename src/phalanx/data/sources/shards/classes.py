@@ -9,7 +9,7 @@ import numpy as np
 from phalanx.data.sources.holdout import are_numbers
 from phalanx.data.sources.labelled import Labels
 from phalanx.data.sources.lists.labels import LARGEST_LABEL, WHOLE_NUMBER
-from phalanx.data.sources.shards.index import Index, Label
+from phalanx.data.sources.shards.index import AnyLabel, Index, Label
 from phalanx.errors import UserError
 
 
@@ -54,7 +54,7 @@ def one_of(values: Sequence[float], element: int | None) -> float:
     shown = ", ".join(f"{value:g}" for value in values[:6]) + (" …" if len(values) > 6 else "")
     raise BadLabel(
         f"it has {len(values)} values ({shown or 'none'}), and a classifier's image has one class",
-        "choose one of the values with data.label_element, counted from 0",
+        "choose one of the values with data.label_element, counted from 0; or use all: data.multi_label=true",
     )
 
 
@@ -72,6 +72,16 @@ def not_one_hot(values: Sequence[float], length: int) -> tuple[str, str]:
         f"it is ({shown or 'nothing'}), and the first labels are lists of {length} numbers with a single one",
         "give each image one class; or, if it may have several, set data.multi_label=true",
     )
+
+
+def refuse_names(names: Sequence[str]) -> None:
+    """Refuse several texts as one label."""
+    if len(names) > 1:
+        shown = ", ".join(name[:40] for name in names[:6]) + (" …" if len(names) > 6 else "")
+        raise BadLabel(
+            f"it has {len(names)} labels ({shown}), and a classifier's image has one class",
+            "use all of them: data.multi_label=true",
+        )
 
 
 @dataclass
@@ -96,7 +106,7 @@ def classes_of(
     `given` has the class names by number, if the format has such a list. `known` are the classes of the training data
     or model: labels that are only numbers count in them. With `from_one`, classes begin at 1 if no label is 0.
     """
-    table = dict.fromkeys(label for index in indexes for label in index.table)
+    table = dict.fromkeys(_only(label) for index in indexes for label in index.table)
     numbers = [label.number for label in table if label.number is not None]
     if numbers and len(numbers) < len(table):
         name = next(label.name for label in table if label.number is None)
@@ -144,9 +154,15 @@ def _names_of_numbers(
 
 
 def _labels(indexes: Sequence[Index], number_of: dict[Label, int]) -> Labels:
-    mapped = [np.array([number_of[label] for label in index.table], dtype=np.int64)[index.labels] for index in indexes]
+    tables = [np.array([number_of[_only(label)] for label in index.table], dtype=np.int64) for index in indexes]
+    mapped = [numbers[index.labels] for numbers, index in zip(tables, indexes, strict=True)]
     labels: Labels = np.concatenate(mapped)
     return labels
+
+
+def _only(label: AnyLabel) -> Label:
+    assert isinstance(label, Label)
+    return label
 
 
 def _number(label: Label) -> int:

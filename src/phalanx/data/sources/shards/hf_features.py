@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from phalanx.data.sources.shards.arrow_columns import is_nested
+from phalanx.data.sources.shards.class_columns import class_columns, class_label
 from phalanx.data.sources.shards.tables import described, pyarrow_for
 from phalanx.errors import UserError
 
@@ -67,7 +68,10 @@ def _feature(entry: Any) -> tuple[str, dict[str, Any]] | None:
     """A feature of a README in the form of the files: {"name": "label", "dtype": {"class_label": {"names": …}}}."""
     if not isinstance(entry, dict) or "name" not in entry:
         return None
-    kind, name = entry.get("dtype"), str(entry["name"])
+    inner, name = entry.get("sequence", entry.get("list")), str(entry["name"])
+    if isinstance(inner, dict) and (found := _feature({"name": name, "dtype": inner.get("dtype", inner)})):
+        return name, {"_type": "List", "feature": found[1]}
+    kind = entry.get("dtype")
     if kind == "image":
         return name, {"_type": "Image"}
     if isinstance(kind, dict) and isinstance(kind.get("class_label"), dict):
@@ -86,16 +90,16 @@ def image_column(where: str, schema: Any, features: Features, chosen: str | None
     return chosen or _one(where, schema, "image", of_type, IMAGE_COLUMNS, by_content)
 
 
-def label_column(where: str, schema: Any, features: Features, chosen: str | None) -> str:
-    """The column of the label: the user's choice, the only one of type ClassLabel, or by its name."""
+def label_column(where: str, schema: Any, features: Features, chosen: str | None, *, lists: bool = False) -> str:
+    """The column of the label: as the user says, the only one of ClassLabel (or `lists` of them), or by its name."""
     _refuse_missing(where, schema, "label", chosen)
-    return chosen or _one(where, schema, "label", _of_type(features, "ClassLabel", schema), LABEL_COLUMNS, [])
+    of_type = [name for name in class_columns(features, lists=lists) if name in schema.names]
+    return chosen or _one(where, schema, "label", of_type, LABEL_COLUMNS, [])
 
 
 def names_of(features: Features, column: str) -> list[str] | None:
     """The class names of a column; None if it has none."""
-    feature = features.get(column)
-    names = feature.get("names") if isinstance(feature, Mapping) else None
+    names = class_label(features.get(column)).get("names")
     return [str(name) for name in names] if isinstance(names, list) and names else None
 
 

@@ -31,6 +31,22 @@ class Label:
 
 
 @dataclass(frozen=True)
+class LabelSet:
+    """The labels of a sample that may have several, or none.
+
+    With `width` they are the ones of a vector of so many zeros and ones; if it is not `sure`, the two values of such a
+    vector may also be the class numbers 0 and 1.
+    """
+
+    labels: tuple[Label, ...]
+    width: int = 0
+    sure: bool = True
+
+
+AnyLabel = Label | LabelSet
+
+
+@dataclass(frozen=True)
 class Fit:
     """What an index is made from: the reader with its settings, and the stamps of the file and those beside it."""
 
@@ -46,7 +62,7 @@ class Index:
     lengths: npt.NDArray[np.uint32]
     labels: npt.NDArray[np.int32]
     marks: npt.NDArray[np.uint16]
-    table: list[Label]
+    table: list[AnyLabel]
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -60,7 +76,7 @@ class Index:
         head = {
             "reader": fit.reader,
             "stamps": [[stamp.size, stamp.mtime_ns] for stamp in fit.stamps],
-            "table": [[label.number, label.name] for label in self.table],
+            "table": [_saved(label) for label in self.table],
             "notes": self.notes,
         }
         written = json.dumps(head).encode()
@@ -85,8 +101,20 @@ def read_index(data: bytes, fit: Fit) -> Index | None:
     for name, kind in COLUMNS:
         columns[name] = np.frombuffer(rest, kind, count, place)
         place += columns[name].nbytes
-    index = Index(**columns, table=[Label(*pair) for pair in head["table"]], notes=head["notes"])
+    index = Index(**columns, table=[_loaded(entry) for entry in head["table"]], notes=head["notes"])
     return index if _is_sound(index, fit.stamps[0].size) else None
+
+
+def _saved(label: AnyLabel) -> list[Any] | dict[str, Any]:
+    if isinstance(label, Label):
+        return [label.number, label.name]
+    return {"labels": [[each.number, each.name] for each in label.labels], "width": label.width, "sure": label.sure}
+
+
+def _loaded(entry: list[Any] | dict[str, Any]) -> AnyLabel:
+    if isinstance(entry, list):
+        return Label(*entry)
+    return LabelSet(tuple(Label(*each) for each in entry["labels"]), entry["width"], entry["sure"])
 
 
 def _is_sound(index: Index, file_size: int) -> bool:
@@ -109,19 +137,19 @@ class IndexBuilder:
         self.notes: list[str] = []
         self._rows: list[tuple[int, int, int, int]] = []
         self._blocks: list[npt.NDArray[np.int64]] = []
-        self._codes: dict[Label, int] = {}
+        self._codes: dict[AnyLabel, int] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, offset: int, length: int, label: Label, mark: int = 0) -> None:
+    def add(self, offset: int, length: int, label: AnyLabel, mark: int = 0) -> None:
         self._rows.append((offset, length, self._codes.setdefault(label, len(self._codes)), mark))
         self._count += 1
         if len(self._rows) == 1 << 16:  # tuples take ten times the bytes of an array
             self._pack()
 
-    def index(self, labels: Sequence[Label] | None = None) -> Index:
+    def index(self, labels: Sequence[AnyLabel] | None = None) -> Index:
         """The index of the samples so far; `labels` replace the distinct labels, in the order of their first use."""
         self._pack()
         rows = np.concatenate([np.zeros((0, 4), dtype=np.int64), *self._blocks])
@@ -135,7 +163,7 @@ class IndexBuilder:
         )
 
     @property
-    def labels(self) -> list[Label]:
+    def labels(self) -> list[AnyLabel]:
         return list(self._codes)
 
     def _pack(self) -> None:

@@ -15,8 +15,9 @@ from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.lists.labels import WHOLE_NUMBER
 from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of
-from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, AnyLabel, Index, IndexBuilder, Label
 from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.label_sets import number_set, vector_set
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.data.sources.window import Damaged, Window
 
@@ -29,7 +30,7 @@ WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 def open_recordio(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from .rec files. A .lst beside a file may name its classes; its .idx is not needed."""
-    reader = RecordReader(request.config.label_element)
+    reader = RecordReader(request.config.label_element, request.config.multi_label)
     return open_shards(describe("RecordIO", paths), [Shard.of(path) for path in paths], reader, request)
 
 
@@ -39,13 +40,14 @@ def is_recordio(start: bytes) -> bool:
 
 @dataclass(frozen=True)
 class RecordReader(Reader):
-    """Records of .rec files; `label_element` chooses one of several labels."""
+    """Records of .rec files; `label_element` chooses one of several labels, `multi_label` takes all."""
 
     label_element: int | None
+    multi_label: bool = False
 
     @property
     def fingerprint(self) -> str:
-        return f"recordio label_element={self.label_element}"
+        return "recordio multi_label" if self.multi_label else f"recordio label_element={self.label_element}"
 
     def beside(self, path: Path) -> tuple[Path, ...]:
         return path.with_suffix(".lst"), path.with_suffix(".idx")
@@ -68,17 +70,23 @@ class RecordReader(Reader):
         if without_image:
             builder.notes.append(f"{without_image:,} records without an image are left out")
 
-    def _label(self, window: Window, record: "_Record", num_labels: int) -> Label:
+    def _label(self, window: Window, record: "_Record", num_labels: int) -> AnyLabel:
         first = record.first(HEADER.size + 4 * num_labels)
         values = struct.unpack_from(f"<{num_labels}f", first, HEADER.size) if num_labels else HEADER.unpack(first)[1:2]
         try:
+            if self.multi_label:
+                return vector_set(values) if num_labels else number_set(values)
             return number_label(one_of(values, self.label_element))
         except BadLabel as error:
             raise error.of(f"the record at offset {record.start:,} of {window.path}") from error
 
     def finish(self, shard: Shard, builder: IndexBuilder) -> Index:
         folders = _listed_folders(shard.path.with_suffix(".lst"))
-        return builder.index([Label(label.number, folders.get(label.number or 0)) for label in builder.labels])
+        named = [
+            Label(label.number, folders.get(label.number or 0)) if isinstance(label, Label) else label
+            for label in builder.labels
+        ]
+        return builder.index(named)
 
     def image(self, stored: bytes, mark: int) -> bytes:
         body = _joined(stored)

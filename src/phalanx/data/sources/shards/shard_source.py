@@ -22,6 +22,7 @@ from phalanx.data.sources.open_request import OpenRequest
 from phalanx.data.sources.probes import Probed, probe
 from phalanx.data.sources.shards.classes import classes_of
 from phalanx.data.sources.shards.indexing import Reader, Shard, indexed
+from phalanx.data.sources.shards.label_sets import classes_of_sets
 from phalanx.data.sources.window import read_at
 
 MAX_OPEN = 256
@@ -124,7 +125,8 @@ def open_shards(
     """The samples of all shards, in their order. `given` has the class names by number, if there is such a list."""
     found = indexed(shards, reader, salvage=request.config.salvage)
     from_one = reader.counts_from_one(found.indexes)
-    classes = classes_of(what, found.indexes, given=given, known=request.classes, from_one=from_one)
+    find_classes = classes_of_sets if request.config.multi_label else classes_of
+    classes = find_classes(what, found.indexes, given=given, known=request.classes, from_one=from_one)
     suggestion = suggested(what, request.channels)
     counts = [len(index) for index in found.indexes]
     return ShardSource(

@@ -38,14 +38,16 @@ def open_tables(
     features = features_in(schema) or beside
     where = str(paths[0])
     image = image_column(where, schema, features, config.image_field)
-    label = label_column(where, schema, features, config.label_field)
+    label = label_column(where, schema, features, config.label_field, lists=config.multi_label)
     shards = readable_tables(paths, [image, label])
     rows = first_rows(shards, image, label, LOOKED_AT)
     layout, kind = _image_kind(where, image, schema, rows, config)
     one_hot = _one_hot(rows, config)
     names = names_of(features, label) or names_of(beside, label)
+    root = _root(where, image, paths[0], rows, config.root)
+    are_classes = names is not None
     reader = ArrowReader(
-        image, label, config.label_element, one_hot, layout, _root(where, image, paths[0], rows, config.root)
+        image, label, config.label_element, one_hot, layout, root, config.multi_label, are_classes=are_classes
     )
     given = names or ([str(number) for number in range(one_hot)] if one_hot else None)
     source = open_shards(what or describe("Hugging Face", paths), shards, reader, request, given=given)

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from phalanx.data.sources.shards.index import LARGEST_SAMPLE, IndexBuilder, Label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, AnyLabel, IndexBuilder
 from phalanx.data.sources.shards.tar import SPARSE, Member
 from phalanx.data.sources.shards.tar_headers import BLOCK, FILES
 from phalanx.errors import UserError
@@ -20,7 +20,7 @@ class Sample:
 
     key: bytes
     images: dict[str, Member] = field(default_factory=dict)
-    labels: dict[str, Label] = field(default_factory=dict)
+    labels: dict[str, AnyLabel] = field(default_factory=dict)
 
 
 class Samples:
@@ -45,7 +45,7 @@ class Samples:
             )
         sample.images[ending] = member
 
-    def add_label(self, key: bytes, ending: str, label: Label) -> None:
+    def add_label(self, key: bytes, ending: str, label: AnyLabel) -> None:
         self._sample(key).labels[ending] = label
 
     def close(self, *, whole: bool) -> None:
@@ -59,7 +59,8 @@ class Samples:
         if without_label and whole:
             raise UserError(
                 f"{len(without_label):,} images of {self._path} have no label, first {without_label[0].shown_name}",
-                why=f"a label is a .cls or .json (label, cls or class) of the same name{self._also_there()}",
+                why="a label is a .cls or .json (label, cls or class; with data.multi_label=true also labels) "
+                f"of the same name{self._also_there()}",
                 remedy="name the ending, or the key of the .json, with data.label_field; or add the labels",
             )
         if not len(self._builder) and not self._incomplete:
@@ -105,7 +106,7 @@ class Samples:
         return f"; other members end in {endings}" if endings else ""
 
 
-def _label_of(sample: Sample) -> Label:
+def _label_of(sample: Sample) -> AnyLabel:
     """A member with only the label takes precedence over a .json."""
     return next((label for ending, label in sample.labels.items() if ending != "json"), None) or sample.labels["json"]
 

@@ -22,10 +22,12 @@ from phalanx.data.sources.shards.classes import (
     number_label,
     one_hot_class,
     one_of,
+    refuse_names,
     text_label,
 )
-from phalanx.data.sources.shards.index import LARGEST_SAMPLE, Index, IndexBuilder, Label
+from phalanx.data.sources.shards.index import LARGEST_SAMPLE, AnyLabel, Index, IndexBuilder
 from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.label_sets import number_set, text_set
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards, with_pixels
 from phalanx.data.sources.shards.tf_example import (
     BadExample,
@@ -60,7 +62,7 @@ def open_tfrecord(paths: list[Path], request: OpenRequest) -> ShardSource:
     given = listed_classes(paths[0].parent, config.label_field or "label")
     if given is None and fields.one_hot:
         given = [str(number) for number in range(fields.one_hot)]
-    reader = ExampleReader(fields, config.label_element)
+    reader = ExampleReader(fields, config.label_element, config.multi_label)
     source = open_shards(describe("TFRecord", paths), shards, reader, request, given=given)
     source = replace(source, notes=(*source.notes, fields.note))
     return source if fields.pixels is None else with_pixels(source, request)
@@ -125,12 +127,14 @@ class ExampleReader(Reader):
 
     fields: Fields
     label_element: int | None
+    multi_label: bool = False
 
     @property
     def fingerprint(self) -> str:
         fields = self.fields
         named = f"image={fields.image!r} label={fields.label!r} name={fields.class_name!r} one_hot={fields.one_hot}"
-        return f"tfrecord {named} label_element={self.label_element}"
+        labels = "multi_label" if self.multi_label else f"label_element={self.label_element}"
+        return f"tfrecord {named} {labels}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         offset, fields, label = 0, self.fields, None
@@ -167,8 +171,12 @@ class ExampleReader(Reader):
             shown = ", ".join(f"{start:,}" for start in failing[:5]) + (" …" if len(failing) > 5 else "")
             builder.notes.append(f"{len(failing):,} records fail their checksum and are bad images: at offset {shown}")
 
-    def _label(self, numbers: tuple[float, ...], texts: tuple[bytes, ...], names: tuple[bytes, ...]) -> Label:
+    def _label(self, numbers: tuple[float, ...], texts: tuple[bytes, ...], names: tuple[bytes, ...]) -> AnyLabel:
         """The label of a record: the numbers or texts of its label field, and the class name in another field."""
+        if self.multi_label:
+            named = [_text(name) for name in names]
+            return number_set(numbers, named) if numbers else text_set([_text(text) for text in texts])
+        refuse_names([] if numbers else [_text(text) for text in texts])
         if not numbers and len(texts) == 1:
             return text_label(_text(texts[0]))
         if self.fields.one_hot:

@@ -9,9 +9,10 @@ from pathlib import Path
 from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.folders import IMAGE_ENDINGS
 from phalanx.data.sources.open_request import OpenRequest
-from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, text_label
-from phalanx.data.sources.shards.index import Index, IndexBuilder, Label
+from phalanx.data.sources.shards.classes import BadLabel, number_label, one_of, refuse_names, text_label
+from phalanx.data.sources.shards.index import AnyLabel, Index, IndexBuilder, Label
 from phalanx.data.sources.shards.indexing import Reader, Shard
+from phalanx.data.sources.shards.label_sets import any_set, written_label, written_set
 from phalanx.data.sources.shards.shard_source import ShardSource, describe, open_shards
 from phalanx.data.sources.shards.tar import Member, member_at, member_runs
 from phalanx.data.sources.shards.tar_headers import BLOCK, FOLDER
@@ -21,6 +22,7 @@ from phalanx.data.sources.window import Damaged, Window
 
 IMAGES = frozenset(ending.decode().removeprefix(".") for ending in IMAGE_ENDINGS)
 LABEL_KEYS = ("label", "cls", "class")  # in a .json
+SEVERAL_KEYS = ("labels", "classes")  # where a sample may have several
 LARGEST_LABEL_FILE = 1 << 20
 SHORT = 64  # bytes of a label that is worth remembering
 OTHER, IMAGE, LABEL, LABEL_IN_JSON = range(4)  # what a member is
@@ -28,7 +30,8 @@ OTHER, IMAGE, LABEL, LABEL_IN_JSON = range(4)  # what a member is
 
 def open_webdataset(paths: list[Path], request: OpenRequest) -> ShardSource:
     """One dataset from tar archives, plain or gzipped."""
-    reader = TarReader(request.config.image_field, request.config.label_field, request.config.label_element)
+    config = request.config
+    reader = TarReader(config.image_field, config.label_field, config.label_element, config.multi_label)
     return open_shards(describe("WebDataset", paths), readable_shards(paths), reader, request)
 
 
@@ -39,10 +42,12 @@ class TarReader(Reader):
     image_field: str | None
     label_field: str | None
     label_element: int | None
+    multi_label: bool = False
 
     @property
     def fingerprint(self) -> str:
-        return f"webdataset image={self.image_field!r} label={self.label_field!r} label_element={self.label_element}"
+        labels = "multi_label" if self.multi_label else f"label_element={self.label_element}"
+        return f"webdataset image={self.image_field!r} label={self.label_field!r} {labels}"
 
     def scan(self, window: Window, builder: IndexBuilder) -> None:
         samples = Samples(window.path, builder)
@@ -79,7 +84,7 @@ class TarReader(Reader):
             return text, LABEL
         return text, LABEL_IN_JSON if text == "json" else OTHER
 
-    def _label(self, window: Window, member: Member, role: int) -> Label | None:
+    def _label(self, window: Window, member: Member, role: int) -> AnyLabel | None:
         """The label in a member; None for a .json without one."""
         try:
             if member.size > LARGEST_LABEL_FILE:
@@ -87,23 +92,30 @@ class TarReader(Reader):
             data = window.bytes_at(member.offset, member.size, "a label")
             if role == LABEL_IN_JSON:
                 return self._in_json(data.decode())
-            return _short_label(data) if len(data) <= SHORT else text_label(data.decode())
+            if self.multi_label:
+                return written_set(data.decode())
+            return _short_label(data) if len(data) <= SHORT else written_label(data.decode())
         except (BadLabel, UnicodeDecodeError) as error:
             bad = error if isinstance(error, BadLabel) else BadLabel("it is not UTF-8 text")
             raise bad.of(f"{member.shown_name} (offset {member.offset:,} of {window.path})") from error
 
-    def _in_json(self, text: str) -> Label | None:
+    def _in_json(self, text: str) -> AnyLabel | None:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise BadLabel(f"it is not JSON: {error}") from error
-        keys = LABEL_KEYS if self.label_field is None else (self.label_field,)
+        usual = (*LABEL_KEYS, *SEVERAL_KEYS) if self.multi_label else LABEL_KEYS
+        keys = usual if self.label_field is None else (self.label_field,)
         value = next((found[key] for key in keys if key in found), None) if isinstance(found, dict) else None
+        if self.multi_label:
+            labels = found if isinstance(found, list) else value
+            return None if labels is None else any_set(labels)
         if value is None:
             return None
         if isinstance(value, str):
             return text_label(value)
         values = value if isinstance(value, list) else [value]
+        refuse_names(values if all(isinstance(name, str) for name in values) else [])
         if not all(isinstance(number, (int, float)) for number in values):
             raise BadLabel(f"{str(value)[:40]!r} is neither a number nor a name")
         return number_label(one_of(values, self.label_element))
@@ -132,7 +144,7 @@ def _ending(field: str | None) -> str:
 @functools.lru_cache(4096)
 def _short_label(data: bytes) -> Label:
     """The label in a short .cls: members of a class have the same one."""
-    return text_label(data.decode())
+    return written_label(data.decode())
 
 
 def _key_and_ending(name: bytes) -> tuple[bytes, bytes]:
