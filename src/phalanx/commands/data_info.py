@@ -20,7 +20,6 @@ from phalanx.commands.data_counts import count_classes, describe_classes, print_
 from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.config.schema import DataConfig
 from phalanx.data.decode.images import BadImage, broken_means_bad
-from phalanx.data.sources.array_files.source import StoredSource
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.divide import divide
 from phalanx.data.sources.encoded import EncodedSource
@@ -101,11 +100,6 @@ def _looked(source: Labelled, console: Console) -> Look:
         sizes = np.tile(np.array(source.images.shape[1:3], dtype=np.int64), (len(source), 1))
         lengths = sizes.prod(axis=1) * source.channels
         return Look(sizes, lengths, Counter({"pixels": len(source)}), len(source), len(source))
-    if isinstance(source, StoredSource):
-        sizes = np.tile(np.array([source.layout.height, source.layout.width]), (len(source), 1))
-        lengths = np.full(len(source), source.parts[0].entry.row_bytes)
-        kind = f"{source.parts[0].entry.dtype.name} pixels"
-        return Look(sizes, lengths, Counter({kind: len(source)}), len(source), len(source))
     assert isinstance(source, EncodedSource)
     count = min(len(source), MAX_LOOKED_AT)
     chosen = [i * len(source) // count for i in range(count)]

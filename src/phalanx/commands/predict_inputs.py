@@ -18,6 +18,7 @@ from phalanx.data.sources.formats import FORMATS, recognise
 from phalanx.data.sources.holdout import with_classes
 from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open import open_whole
+from phalanx.data.sources.remote.addresses import is_remote
 from phalanx.errors import UserError
 
 Split = Literal["all", "train", "val"]
@@ -46,6 +47,8 @@ def find_inputs(words: Sequence[str]) -> list[Input]:
 
 def _inputs(word: str) -> list[Input]:
     path = Path(word)
+    if is_remote(word):
+        return [word]
     if path.is_dir():
         # A folder with images is all of them, also where they are in class folders.
         files = [os.fsencode(path / os.fsdecode(name)) for name in images_below(path).images]

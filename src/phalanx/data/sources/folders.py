@@ -209,9 +209,9 @@ class ClassFolders:
     needed: frozenset[bytes] = frozenset()  # classes that stay without images: the other split has some
 
     @classmethod
-    def in_folder(cls, folder: Path) -> "ClassFolders":
+    def in_folder(cls, folder: Path, storage: Storage = DISK) -> "ClassFolders":
         """Each folder in `folder` is a class, in the order of their names."""
-        return cls(folder, {name: (name,) for name in look(folder).folders})
+        return cls(folder, {name: (name,) for name in storage.look(folder).folders})
 
 
 def open_class_folders(
@@ -223,7 +223,7 @@ def open_class_folders(
     storage: Storage = DISK,
 ) -> FileSource:
     """Images in class folders, which may lie in folders below them. Folders without images are told and left out."""
-    found = where if isinstance(where, ClassFolders) else ClassFolders.in_folder(where)
+    found = where if isinstance(where, ClassFolders) else ClassFolders.in_folder(where, storage)
     root, here = found.root, storage.look(found.root)
     names, counts, empty, below = Names(), dict[bytes, int](), list[bytes](), Below()
     for class_name, folders in found.folders.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.custom import is_data_reference
-from phalanx.data.sources.archives.archive_format import TAR, ZIP, ArchiveFormat, below_single_folders
+from phalanx.data.sources.archives.archive_format import TAR, ZIP, ArchiveFormat
 from phalanx.data.sources.array_files.find_arrays import HDF5, NPY, NPZ, ArrayKind
 from phalanx.data.sources.array_files.open_arrays import open_arrays
 from phalanx.data.sources.binary import open_binary
@@ -173,7 +173,7 @@ def _archive_format(looks_like: str, archive: ArchiveFormat) -> Format:
 
     def opened(path: Path, request: OpenRequest, part: Part) -> Labelled | None:
         storage = archive.open(path, salvage=request.config.salvage)
-        source = _open_stored(storage, below_single_folders(storage, path), request, part)
+        source = _open_stored(storage, path, request, part)
         return None if source is None else replace(source, containers=(path,), notes=(*storage.notes, *source.notes))
 
     def train(path: Path, request: OpenRequest) -> Labelled:
@@ -200,7 +200,7 @@ def _remote_format() -> Format:
         url, config = url_of(path), request.config
         with shown_as_address(path):
             storage = open_remote(url, config.remote_options, config.cache_gb)
-            source = _open_stored(storage, below_single_folders(storage, storage.root), request, part)
+            source = _open_stored(storage, storage.root, request, part)
         if source is None:
             return None
         told = (*storage.notes, *source.notes)

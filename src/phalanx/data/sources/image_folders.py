@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phalanx.data.sources.folders import (
+    DISK,
     ClassFolders,
     FileSource,
     Names,
@@ -204,6 +205,13 @@ def _found(folder: Path, top: Path, request: OpenRequest) -> FileSource | None:
 def _open_flat(folder: Path, top: Path, request: OpenRequest) -> FileSource:
     """Images directly in a folder, if the classes are known: with data.val_labels, or a list that is found."""
     images = request.tree.look(folder).images
+    if request.storage is not DISK:
+        raise UserError(
+            f"{folder} holds no class folders",
+            why=f"its {len(images):,} images, such as {os.fsdecode(images[0])}, are directly in it, and lists of their "
+            "labels are only read beside images on disk",
+            remedy="copy or unpack it to a folder, and name that; or sort the images into class folders",
+        )
     if request.classes is None:
         raise UserError(
             f"{folder} holds no class folders",

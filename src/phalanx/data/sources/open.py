@@ -40,7 +40,7 @@ def open_data(config: DataConfig, *, threads: int) -> Splits:
     """
     whole, own_val, notes = _opened(config, threads)
     if (only := only_class(whole)) is not None:
-        raise one_class(whole, only, config.source, recognise(config.source)[1])
+        raise one_class(whole, only, config.source, recognise(config.source, config.remote_options)[1])
     train, val, test, more = divide(whole, own_val, config)
     judged = [val] if test is None else [val, test]
     if val.multi_label:

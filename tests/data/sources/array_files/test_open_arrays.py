@@ -228,7 +228,7 @@ def test_channels_first_and_last_rows_and_columns(
     np.save(tmp_path / "images.npy", np.asarray(images, order=order))
     np.save(tmp_path / "labels.npy", labels(12))
     source = open_split(str(tmp_path), DataConfig(), ["0", "1", "2"], threads=0)
-    found = [source.pixels(index) for index in range(12)]  # type: ignore[attr-defined]
+    found = [source.image(index) for index in range(12)]  # type: ignore[attr-defined]
     np.testing.assert_array_equal(found, images.transpose(0, *(1 + axis for axis in moved)))
 
 

@@ -1,6 +1,7 @@
 """Archives of class folders: how they are recognised, and opened as a folder."""
 
 import os
+import re
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -11,11 +12,14 @@ from typing import Protocol
 from phalanx.data.sources.archives.tar_storage import TarStorage
 from phalanx.data.sources.archives.zip_storage import ZipStorage
 from phalanx.data.sources.folders import IMAGE_ENDINGS, Storage
-from phalanx.data.sources.splits import WORDS, split_word
+from phalanx.data.sources.layouts.level import find_level
+from phalanx.data.sources.layouts.tree import FolderTree
+from phalanx.data.sources.splits import WORDS
+from phalanx.errors import UserError
 
-VAL_WORDS = [word for split in ("val", "test") for word in WORDS if WORDS[word] == split]
 MEMBERS_TRIED = 200  # of a tar archive, to tell class folders from WebDataset
 LABEL_ENDINGS = (".cls", ".json", ".txt", ".label", ".index")
+_TRAIN = re.compile(r"training|train", re.IGNORECASE)
 TAR_NAMES = (".tar", ".tar.gz", ".tgz")
 
 
@@ -34,31 +38,20 @@ class ArchiveFormat:
 
     def val_beside(self, path: Path) -> Path | None:
         """The archive of validation images beside one of training images: val.zip of train.zip."""
-        if split_word(path.name) != "train":
+        if not _TRAIN.search(path.name):
             return None
-        word = next(word for word in ("training", "train") if word in path.name.lower())
-        start = path.name.lower().rindex(word)
-        names = (path.name[:start] + other + path.name[start + len(word) :] for other in VAL_WORDS)
-        others = (path.with_name(name) for name in names)
-        return next((other for other in others if other.is_file() and self._has_classes(other)), None)
+        beside = {other.name.lower(): other for other in path.parent.iterdir() if other.is_file()}
+        names = [
+            _TRAIN.sub(word, path.name).lower() for split in ("val", "test") for word in WORDS if WORDS[word] == split
+        ]
+        return next((beside[name] for name in names if name in beside and self._has_classes(beside[name])), None)
 
     def _has_classes(self, path: Path) -> bool:
         """Whether there are class folders: test images of a competition are without."""
-        storage = self.open(path)
-        top = below_single_folders(storage, path)
-        return len(storage.look(top).folders) > 1
-
-
-def below_single_folders(storage: Storage, folder: Path) -> Path:
-    """Where folders begin to branch: archives usually hold everything in one folder."""
-    while True:
-        found = storage.look(folder)
-        if found.images or len(found.folders) != 1:
-            return folder
-        only = folder / os.fsdecode(found.folders[0])
-        if storage.look(only).images:
-            return folder
-        folder = only
+        try:
+            return len(find_level(FolderTree(self.open(path).look), path).names) > 1
+        except UserError:
+            return False
 
 
 def is_zip_file(path: Path) -> bool:

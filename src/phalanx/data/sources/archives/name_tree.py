@@ -4,9 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from phalanx.data.sources.folders import IMAGE_ENDINGS, Listing
-
-SYSTEM_FOLDERS = (b"__macosx", b"@eadir", b"$recycle.bin")
+from phalanx.data.sources.folders import IMAGE_ENDINGS, SYSTEM_FOLDERS, Listing
 
 
 class NameTree:
@@ -18,8 +16,8 @@ class NameTree:
         for name in names:
             self._add(name)
         for found in self._folders.values():
-            found.images.sort()
-            found.folders.sort()
+            for listed in (found.images, found.folders, found.files, found.skipped):
+                listed.sort()
 
     def look(self, folder: Path, *, until_image: bool = False) -> Listing:
         """The entries of a folder, without hidden ones, in the order of their names. It is never cut short."""
@@ -46,10 +44,12 @@ class NameTree:
     def _make(self, folder: bytes) -> Listing | None:
         """The listing of a new folder, entered into the one above it; None for hidden folders and those of systems."""
         above, _, base = folder.rpartition(b"/")
-        if base.startswith(b".") or base.lower() in SYSTEM_FOLDERS:
-            return None
-        parent = self._folders.get(above) or self._make(above)
+        parent = self._folders[above] if above in self._folders else self._make(above)
         if parent is None:
+            return None
+        if base.startswith(b".") or base.lower() in SYSTEM_FOLDERS:
+            if base not in parent.skipped:
+                parent.skipped.append(base)
             return None
         parent.folders.append(base)
         self._folders[folder] = Listing()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from phalanx.data.sources.array_files.entry import ArrayEntry, listed
 from phalanx.data.sources.array_files.layout import layout_of
-from phalanx.data.sources.array_files.naming import SPLITS, Role, role_of, split_of, without_split, words_of
+from phalanx.data.sources.array_files.naming import Role, role_of, split_of, without_split, words_of
+from phalanx.data.sources.splits import WORDS
 from phalanx.errors import UserError
 
 SMALLEST_SIDE = 8  # of an image that is recognised by its shape alone
@@ -121,7 +122,7 @@ def _by_file(entries: Sequence[ArrayEntry]) -> dict[str, Chosen]:
         return {}
     alike = {(entry.shape[1:], entry.dtype) for entry in entries}
     bare = [entry.name.rpartition("/")[2] for entry in entries]
-    if len(alike) > 1 or any(map(role_of, bare)) or all(word in SPLITS for name in bare for word in words_of(name)):
+    if len(alike) > 1 or any(map(role_of, bare)) or all(word in WORDS for name in bare for word in words_of(name)):
         return {}
     by_split: dict[str, list[ArrayEntry]] = {}
     for entry in entries:

@@ -14,10 +14,8 @@ from phalanx.data.sources.array_files.npy import npy_entries, npz_entries
 from phalanx.data.sources.folders import images_below, look
 from phalanx.data.sources.shards.indexing import Shard
 from phalanx.data.sources.shards.unpack import readable_shards, start_of
-from phalanx.data.sources.splits import WORDS
+from phalanx.data.sources.splits import split_folders
 from phalanx.errors import UserError
-
-SPLIT_FOLDERS = tuple(WORDS)
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,11 @@ class ArrayKind:
 
     def files(self, folder: Path) -> list[Path]:
         """The files of a folder, or of the folders of splits in it."""
-        found = self._files_in(folder)
-        return found or [file for name in SPLIT_FOLDERS for file in self._files_in(folder / name)]
+        if found := self._files_in(folder):
+            return found
+        below = (path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        names = [name for names in split_folders(sorted(below)).values() for name in names]
+        return [file for name in names for file in self._files_in(folder / name)]
 
     def _files_in(self, folder: Path) -> list[Path]:
         if not folder.is_dir():

@@ -4,13 +4,10 @@ import functools
 import re
 from typing import Literal
 
+from phalanx.data.sources.splits import WORDS
+
 Role = Literal["images", "labels", "class names"]
 
-SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 ROLES: dict[str, Role] = {
     **dict.fromkeys(("images", "image", "imgs", "img", "x", "xs", "data", "pixels", "inputs", "features"), "images"),
     **dict.fromkeys(("labels", "label", "y", "ys", "targets", "target", "classes", "class", "cls"), "labels"),
@@ -28,7 +25,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def _unglued(part: str) -> tuple[str, ...]:
-    for split in SPLITS:
+    for split in WORDS:
         if part.startswith(split) and part.removeprefix(split) in ROLES:
             return split, part.removeprefix(split)
         if part.endswith(split) and part.removesuffix(split) in ROLES:
@@ -38,7 +35,7 @@ def _unglued(part: str) -> tuple[str, ...]:
 
 def split_of(name: str) -> str | None:
     """The split that a name says: train, val or test; None if it says none."""
-    found = [SPLITS[word] for word in words_of(name) if word in SPLITS]
+    found = [WORDS[word] for word in words_of(name) if word in WORDS]
     return found[-1] if found else None
 
 
@@ -50,4 +47,4 @@ def role_of(name: str) -> Role | None:
 
 def without_split(name: str) -> tuple[str, ...]:
     """The words of a name without those of its split: the same for `x_train` and `x_test`."""
-    return tuple(word for word in words_of(name) if word not in SPLITS)
+    return tuple(word for word in words_of(name) if word not in WORDS)

@@ -3,10 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 
 import numpy as np
-from PIL import Image
 
 from phalanx.data.base import Framing, Pixels
 from phalanx.data.decode.images import BadImage
@@ -16,7 +14,7 @@ from phalanx.data.sources.array_files.entry import ArrayEntry, Values
 from phalanx.data.sources.array_files.layout import Layout
 from phalanx.data.sources.array_files.rows import Rows
 from phalanx.data.sources.arrays import as_channels, cropped
-from phalanx.data.sources.encoded import EncodedSource
+from phalanx.data.sources.encoded import EncodedSource, as_png
 
 SMALL_IMAGE_BYTES = 32 << 10
 
@@ -56,16 +54,14 @@ class StoredSource(EncodedSource):
     def subset(self, chosen: Indices) -> "StoredSource":
         return replace(self, description=self.describe_part(chosen), labels=self.labels[chosen], rows=self.rows[chosen])
 
-    def pixels(self, index: int) -> Pixels:
+    def image(self, index: int) -> Pixels:
         """One image (height, width, channels). Raises BadImage."""
         pixels: Pixels = self._images([int(self.rows[index])])[0]
         return pixels
 
     def encoded(self, index: int) -> bytes:
         """As a PNG, for those who pack the data."""
-        pixels, out = self.pixels(index), BytesIO()
-        Image.fromarray(pixels if self.channels == 3 else pixels[:, :, 0]).save(out, "PNG")
-        return out.getvalue()
+        return as_png(self.image(index))
 
     def _decode(self, wanted: list[int], framing: Framing, epoch: int, out: Pixels) -> list[str]:
         rows, reasons = self.rows[wanted].tolist(), [""] * len(wanted)
