@@ -56,8 +56,8 @@ def test_micro_batches_share_the_smaller_batch(tmp_path: Path) -> None:
 
 
 def test_too_few_samples_are_refused(tmp_path: Path) -> None:
-    data = photographs(tmp_path / "data", cat=2)
-    with pytest.raises(UserError, match="1 training sample cannot be shared"):
+    data = photographs(tmp_path / "data", cat=1, dog=1)
+    with pytest.raises(UserError, match="too small for a validation holdout"):
         train(tmp_path / "run", *TINY, f"data.source={data}")
     assert not (tmp_path / "run").exists()
 

@@ -1,12 +1,12 @@
 """A run has one writer: the first trainer holds a lock on its folder for as long as it lives."""
 
+import contextlib
 import errno
 import fcntl
 import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from phalanx.errors import UserError
@@ -16,38 +16,55 @@ _WAIT_S = 2.0  # a process that was killed a moment ago may still hold it
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # file systems without locks
 
 
-@contextmanager
+@contextlib.contextmanager
 def hold_run(run: Path) -> Iterator[None]:
-    """Hold the lock of a run's folder. The kernel releases it if this process dies."""
+    """Hold the lock of a run's folder. The kernel releases it if this process dies; the file is removed at the end."""
+    path = run / LOCK
     try:
-        descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = _taken(path)
     except OSError:  # not writable: whoever writes there reports it
         yield
         return
     try:
-        _take(descriptor, run)
-        os.truncate(descriptor, 0)
         when = time.strftime("%Y-%m-%d %H:%M:%S")
+        os.truncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}, since {when}\n".encode(), 0)
         yield
     finally:
+        with contextlib.suppress(OSError):
+            path.unlink()  # before it is released: nobody else can hold it yet
         os.close(descriptor)
 
 
-def _take(descriptor: int, run: Path) -> None:
+def _taken(path: Path) -> int:
+    """A descriptor that holds the lock."""
     deadline = time.monotonic() + _WAIT_S
     while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                return descriptor
         except OSError as error:
             if error.errno in _NO_LOCKS:
-                return None
+                return descriptor
             if time.monotonic() > deadline:
-                raise _taken(descriptor, run) from error
+                refusal = _in_use(descriptor, path.parent)
+                os.close(descriptor)
+                raise refusal from error
+        os.close(descriptor)  # another process holds it, or has just removed the file
         time.sleep(0.1)
 
 
-def _taken(descriptor: int, run: Path) -> UserError:
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the file that was opened is still the one at the path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _in_use(descriptor: int, run: Path) -> UserError:
     holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
     return UserError(
         f"{run} is being trained already",

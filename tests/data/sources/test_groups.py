@@ -164,3 +164,17 @@ def test_folds_without_a_number_are_refused() -> None:
 def test_settings_that_contradict_each_other(given: dict[str, object], told: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(told)):
         DataConfig.model_validate(given)
+
+
+def test_a_column_of_a_list_names_groups(tmp_path: Path) -> None:
+    files = patients(tmp_path, "{label}_{patient}_{number}.png")
+    names = sorted(path.name for path in files.iterdir())
+    rows = [f"{name},{name.split('_')[0]},clinic-{name.split('_')[1]}" for name in names]
+    table = files / "all.csv"
+    table.write_text("\n".join(["file,label,patient", *rows]) + "\n")
+    splits = open_data(DataConfig(source=str(table), group_field="patient", val_share=0.25), threads=0)
+    train, val = (groups_in(part, r"_(\d+)_") for part in (splits.train, splits.val))
+    assert (len(val), train & val) == (3, set())
+    with pytest.raises(UserError) as caught:
+        open_data(DataConfig(source=str(table), group_field="doctor"), threads=0)
+    assert_helpful(caught.value, "no column 'doctor'", "file, label, patient", "data.group_field")

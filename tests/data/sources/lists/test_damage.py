@@ -41,9 +41,8 @@ def read(data: bytes, ending: str, config: DataConfig) -> None:
 
 
 CONFIGS = st.builds(
-    DataConfig,
-    multi_label=st.booleans(),
-    label_element=st.sampled_from([None, None, 0, 1]),
+    lambda several, **others: DataConfig(multi_label=several[0], label_element=several[1], **others),
+    several=st.sampled_from([(False, None), (True, None), (False, 0), (False, 1)]),
     label_field=st.sampled_from([None, None, "label", "1", "0,1"]),
     image_field=st.sampled_from([None, None, "image", "0"]),
     bad_images_cap=st.sampled_from([0.01, 1.0]),

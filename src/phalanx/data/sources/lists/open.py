@@ -10,6 +10,7 @@ from phalanx.data.sources.folders import FileSource, file_source
 from phalanx.data.sources.labelled import Part
 from phalanx.data.sources.lists.columns import find_columns
 from phalanx.data.sources.lists.duplicates import without_repeated
+from phalanx.data.sources.lists.groups import groups_in
 from phalanx.data.sources.lists.missing import without_missing
 from phalanx.data.sources.lists.notes import about_columns, about_place
 from phalanx.data.sources.lists.rows import find_rows
@@ -99,7 +100,8 @@ def _source(
         label_list=table.path,
         notes=(*where, *found.notes, *opening.notes, *repeated, *missing.notes),
     )
-    return replace(source, left_out=missing.files)
+    groups = None if config.group_field is None else groups_in(table, files, config.group_field)
+    return replace(source, left_out=missing.files, groups=groups)
 
 
 def _refuse_names_of_images(table: Table, classes: list[str]) -> None:
