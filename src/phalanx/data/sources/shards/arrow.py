@@ -136,7 +136,7 @@ def first_rows(shards: list[Shard], image: str, label: str, count: int) -> First
                     return FirstRows(images, paths, [labels[row] for row in rows], found)
         except (UserError, MemoryError):
             raise
-        except Exception:
+        except Exception:  # a damaged file raises all kinds of exceptions in pyarrow; the scan says what is wrong
             return None
     return None
 
