@@ -8,7 +8,7 @@ import zmq
 
 from phalanx.errors import UserError
 from phalanx.net.allowlist import Allowlist
-from phalanx.net.seal import MAX_MESSAGE_BYTES
+from phalanx.net.curve import largest_message, secure_server
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 _ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks about connections: https://rfc.zeromq.org/spec/27
@@ -32,8 +32,10 @@ def listen(
     socket.set_hwm(0)
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a client that reconnects keeps its identity
     socket.setsockopt(zmq.IPV6, "[" in address)
-    for option, value in {zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, **(options or {})}.items():
+    socket.setsockopt(zmq.MAXMSGSIZE, largest_message(address))
+    for option, value in (options or {}).items():
         socket.setsockopt(option, value)
+    secure_server(socket, address, key)
     if allowlist is not None:
         _guard(context, allowlist)
         socket.setsockopt(zmq.ZAP_DOMAIN, b"phalanx")  # ask about every connection

@@ -75,7 +75,7 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def from_json(payload: memoryview | bytes | None) -> dict[str, Any]:
+def from_json(payload: memoryview | bytes | bytearray | None) -> dict[str, Any]:
     try:
         value = json.loads(bytes(payload or b""))
     except (ValueError, RecursionError) as error:

@@ -17,11 +17,14 @@ from phalanx.data.service.slots import Slots
 from phalanx.data.service.terms import Terms
 from phalanx.data.service.wire import NO_SLOT, DataMessage, DataMessageKind, Header, make_seal
 from phalanx.errors import UserError
-from phalanx.net.connect import client_socket, connect
+from phalanx.net.client_channel import ClientChannel
+from phalanx.net.encryption import Encrypt, encrypts
+from phalanx.net.key import key_for
 from phalanx.net.messages import unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
 
 _HELLO_S = 1.0  # between tries to join
+_LINGER_MS = 200  # for the last message to be sent
 _PING_S = 1.0  # of silence, after which the link asks whether the server lives
 _OPTIONS: dict[zmq.SocketOption, int | bytes] = {
     zmq.SNDHWM: 64,  # messages to a server that does not read them
@@ -71,8 +74,10 @@ class Link:
         window: int,
         slot_bytes: int,
         notify: Callable[[str], None],
+        encrypt: Encrypt = "auto",
     ) -> None:
         self.address, self.window, self._notify = address, window, notify
+        key = key_for([address], key)
         self._seal, self._terms, self._name, self._slot_bytes = make_seal(key), terms, name, slot_bytes
         self.owed: dict[int, Owed] = {}  # by the lease's number
         self.queued = 0  # batches that have arrived and that the trainer has not taken
@@ -86,10 +91,10 @@ class Link:
         self._quiet_s = self._asked_s = self._replied = 0.0
         self.slots: Slots | None = None
         self._offered: Slots | None = None  # to a server that has not said yet whether it can use them
-        self.socket = client_socket(context, address, _OPTIONS)
+        self.channel = ClientChannel(context, address, key, encrypt=encrypts(encrypt, address), options=_OPTIONS)
         # Before it connects: otherwise the first event might be missed.
-        self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
-        connect(self.socket, address, "data server", "HOST:PORT, tcp://HOST:PORT or ipc:///PATH")
+        self.monitor = self.channel.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self.channel.connect("data server", "HOST:PORT, tcp://HOST:PORT or ipc:///PATH")
 
     @property
     def room(self) -> bool:
@@ -146,7 +151,7 @@ class Link:
         """What has arrived: numbers of leases with their batches, or with the reason why they cannot be made."""
         while True:
             try:
-                message = self._seal.unpack(self.socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                message = self._seal.unpack(self.channel.recv_multipart())
                 outcome = self._handle(message)
             except zmq.Again:
                 return
@@ -160,6 +165,8 @@ class Link:
         self._withdraw()
         if self.joined:
             self._send(Header(DataMessageKind.GOODBYE, session=self._session))
+        self.channel.socket.disable_monitor()
+        self.channel.close(linger=_LINGER_MS)
 
     def _handle(self, message: DataMessage) -> MadeBatch | UserError | None:
         header = message.header
@@ -249,7 +256,7 @@ class Link:
 
     def _send(self, header: Header, control: bytes = b"") -> bool:
         try:
-            self.socket.send_multipart(self._seal.frames(header, control), zmq.NOBLOCK)
+            self.channel.send_multipart(self._seal.frames(header, control), zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

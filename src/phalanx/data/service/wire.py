@@ -6,7 +6,6 @@ from typing import Self
 
 from phalanx.net.messages import BaseHeader, Message, Seal, Wire
 
-MAX_REQUEST_BYTES = 1 << 24  # what a trainer sends is small: settings, and the indices of one batch
 NO_SLOT = -1
 
 
