@@ -1,6 +1,8 @@
 """Where a process listens: never beyond this machine without a key or a list of allowed addresses."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from threading import Thread
 from urllib.parse import urlsplit
 
@@ -40,7 +42,8 @@ def listen(
         _guard(context, allowlist)
         socket.setsockopt(zmq.ZAP_DOMAIN, b"phalanx")  # ask about every connection
     try:
-        socket.bind(address)
+        with _only_this_user():
+            socket.bind(address)
     except zmq.ZMQError as error:
         socket.close(linger=0)
         raise UserError(
@@ -49,6 +52,16 @@ def listen(
             remedy="another program may use that address: choose another port, or end that program",
         ) from error
     return socket
+
+
+@contextmanager
+def _only_this_user() -> Iterator[None]:
+    """Sockets in folders that are made now can be opened by this user only."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _guard(context: "zmq.Context[zmq.Socket[bytes]]", allowlist: Allowlist) -> None:

@@ -166,6 +166,7 @@ class Link:
         if self.joined:
             self._send(Header(DataMessageKind.GOODBYE, session=self._session))
         self.channel.socket.disable_monitor()
+        self.monitor.close(linger=0)
         self.channel.close(linger=_LINGER_MS)
 
     def _handle(self, message: DataMessage) -> MadeBatch | UserError | None:
