@@ -31,7 +31,8 @@ from phalanx.net.waiting import Patience, connect_failure, here
 CONNECT_S = 30.0  # for a process that is known to listen
 _LOOK_S = 0.5
 _PROBE_S = 1.0  # for a connection that shows why a process is gone
-_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_REFUSED_S = 5.0  # of refused connections, after which the other end has another key, and is not just starting
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_DISCONNECTED
 _MAX_BYTES = 1024  # that others may send: handshakes, and nothing else
 
 Context = zmq.Context[zmq.Socket[bytes]]
@@ -108,6 +109,7 @@ class _Watched:
     ever: bool = False
     down_s: float = 0.0  # since its connection broke, without the time in which this process was stopped
     lost: bool = False
+    refused_since: float | None = None  # when it first refused the key, unless it has accepted it since
 
 
 class LivenessWatch:
@@ -200,6 +202,11 @@ class LivenessWatch:
     def is_up(self, endpoint: str) -> bool:
         return self._watched[self._endpoints[endpoint]].up
 
+    def has_another_key(self, endpoint: str) -> bool:
+        """Whether a process listens there that refuses this job's key."""
+        since = self._watched[self._endpoints[endpoint]].refused_since
+        return since is not None and time.monotonic() - since > _REFUSED_S
+
     def close(self) -> None:
         """End the watch: from now on the end of a process is no loss."""
         self._closing = True
@@ -241,9 +248,13 @@ class LivenessWatch:
             process = self._watched.get(endpoint)
             if process is None:
                 continue
+            if event["event"] == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+                process.refused_since = process.refused_since or time.monotonic()
+                continue
             with self._changed:
                 process.up = event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
                 if process.up:
+                    process.refused_since = None
                     process.ever, process.down_s = True, 0.0
                     if endpoint in self._broken:
                         self._broken.remove(endpoint)

@@ -30,7 +30,7 @@ class LaneCipher:
     def seal(self, part: Buffer, *, copy: bool = True) -> list[Buffer]:
         """The buffers to send. Without `copy` they may be the part itself, which must not change until it is sent."""
         if self.encrypts:
-            sealed = bytearray(len(part) + TAG_BYTES)
+            sealed = empty_bytes(len(part) + TAG_BYTES)
             self._gcm.encrypt_into(self._nonce(), part, None, sealed)
             return [sealed]
         tag = self._gcm.encrypt(self._nonce(), b"", part)

@@ -26,6 +26,7 @@ from phalanx.net.seal import Refused, as_json, from_json
 _HELLO_S = 1.0  # between tries to join
 _LINGER_MS = 200  # for the last message to be sent
 _PING_S = 1.0  # of silence, after which the link asks whether the server lives
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_DISCONNECTED
 _OPTIONS: dict[zmq.SocketOption, int | bytes] = {
     zmq.SNDHWM: 64,  # messages to a server that does not read them
     zmq.RCVHWM: 0,
@@ -81,7 +82,7 @@ class Link:
         self._seal, self._terms, self._name, self._slot_bytes = make_seal(key), terms, name, slot_bytes
         self.owed: dict[int, Owed] = {}  # by the lease's number
         self.queued = 0  # batches that have arrived and that the trainer has not taken
-        self.joined, self.connected = False, False
+        self.joined, self.connected, self._refused = False, False, False
         self.unfit: str | None = None  # why the server would make other batches
         self.lost = False  # whether a session has ended since the scheduler looked
         self.samples = self.late = 0
@@ -93,7 +94,7 @@ class Link:
         self._offered: Slots | None = None  # to a server that has not said yet whether it can use them
         self.channel = ClientChannel(context, address, key, encrypt=encrypts(encrypt, address), options=_OPTIONS)
         # Before it connects: otherwise the first event might be missed.
-        self.monitor = self.channel.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self.monitor = self.channel.socket.get_monitor_socket(_EVENTS)
         self.channel.connect("data server", "HOST:PORT, tcp://HOST:PORT or ipc:///PATH")
 
     @property
@@ -108,7 +109,9 @@ class Link:
             return f"would make other batches: {self.unfit}"
         if self.joined:
             return "shared memory" if self.slots is not None else "network"
-        return "listens and does not answer (has it another PHALANX_KEY?)" if self.connected else "nobody listens"
+        if self.connected or self._refused:
+            return "listens and does not answer (has it another PHALANX_KEY?)"
+        return "nobody listens"
 
     def owes_for(self, number: int) -> float:
         """For how many seconds it has owed a batch."""
@@ -130,8 +133,11 @@ class Link:
         """Do what is due: join, ping, give the server up. `elapsed_s` was spent listening since the last call."""
         now = time.monotonic()
         while self.monitor.poll(0):
-            self.connected = recv_monitor_message(self.monitor)["event"] != zmq.EVENT_DISCONNECTED
-            if not self.connected:
+            event = recv_monitor_message(self.monitor)["event"]
+            self.connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if event != zmq.EVENT_DISCONNECTED:
+                self._refused = not self.connected
+            elif not self.connected:
                 self.unfit, self._hello_at = None, 0.0  # the next server at this address may be another
                 self._lose("disconnected")
         if not self.joined and self.unfit is None and self.connected and now >= self._hello_at:

@@ -40,12 +40,12 @@ class Header(BaseHeader):
     idle: float = 0.0  # share of the time in which the server had nothing to make
 
     def reply(self, kind: DataMessageKind) -> Self:
-        return replace(self, kind=kind, slot=NO_SLOT, length=0, checksum=0)
+        return replace(self, kind=kind, slot=NO_SLOT, length=0)
 
 
 WIRE = Wire(
     magic=b"PHLD",
-    version=2,
+    version=3,
     header=Header,
     kinds=DataMessageKind,
     own_fields="iQQIdd",

@@ -220,10 +220,11 @@ class Link:
             raise self.trouble(f"has not answered for {self._timeout_s:g} s")
 
     def _check_replies(self, up: bool) -> None:
-        """A server that is connected and never replies does not accept this worker."""
+        """A server that refuses the key, or is connected and never replies, does not accept this worker."""
         now = time.monotonic()
         self._up_since = (self._up_since or now) if up else None
-        if self._up_since is not None and now - self._up_since > CONNECT_S:
+        refused = self._watch is not None and self._watch.has_another_key(self.address)
+        if refused or (self._up_since is not None and now - self._up_since > CONNECT_S):
             raise self.trouble("does not answer", "it is there, and has another key, or is no server of this job; ")
 
     def trouble(self, happened: str, why: str = "") -> LostWorker:
