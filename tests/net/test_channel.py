@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 import zmq
 
+from phalanx.errors import UserError
 from phalanx.net.client_channel import LARGE_BYTES, ClientChannel
+from phalanx.net.encryption import Encrypt, encrypts, has_aes
+from phalanx.net.key import key_for
 from phalanx.net.server_channel import ServerChannel
 from tests.waiting import until
 
@@ -257,3 +260,64 @@ def test_a_lane_that_breaks_opens_anew(pair: Pair) -> None:
     until(lambda: not lane.open)
     client.send_multipart([b"second", BODY])
     assert reply(client) == [b"second", BODY]
+
+
+def test_on_loopback_without_a_key_only_this_user_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every user of a machine reaches its loopback."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    mine = key_for(["tcp://127.0.0.1:7000"], "")
+    assert (tmp_path / "mine" / "phalanx" / "key").stat().st_mode & 0o077 == 0
+    pair = Pair(key=mine)
+    try:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user's"))
+        stranger = pair.client(key_for([pair.server.address], ""))
+        stranger.send_multipart([b"let", b"me in"])
+        assert not stranger.poll(700)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+        client = pair.client(key_for([pair.server.address], ""))
+        client.send_multipart([b"it is", b"me"])
+        assert reply(client) == [b"it is", b"me"]
+        assert len(pair.received) == 1
+    finally:
+        pair.close()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "key", "has_key"),
+    [
+        (["tcp://127.0.0.1:7000", "tcp://localhost:7001"], "", True),
+        (["tcp://[::1]:7000"], "", True),
+        (["tcp://127.0.0.1:7000", "tcp://10.0.0.1:7000"], "", False),  # no key that both hosts would have
+        (["ipc:///run/x"], "", False),
+        (["tcp://10.0.0.1:7000"], "given", True),
+    ],
+)
+def test_which_key_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, addresses: list[str], key: str, has_key: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert bool(found := key_for(addresses, key)) is has_key
+    assert not key or found == key
+
+
+def test_without_a_place_for_the_users_key_there_is_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="no place for a key") as caught:
+        key_for(["tcp://127.0.0.1:7000"], "")
+    assert "PHALANX_KEY" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("setting", "address", "encrypted"),
+    [
+        ("on", "tcp://127.0.0.1:7000", True),
+        ("off", "tcp://10.9.9.9:7000", False),
+        ("auto", "tcp://127.0.0.1:7000", False),
+        ("auto", "tcp://localhost:7000", False),
+        ("auto", "tcp://10.9.9.9:7000", has_aes()),
+        ("auto", "ipc:///run/x", False),
+    ],
+)
+def test_what_is_encrypted(setting: Encrypt, address: str, encrypted: bool) -> None:
+    assert encrypts(setting, address) is encrypted
