@@ -16,7 +16,7 @@ def test_a_client_reaches_a_server_by_ipv6() -> None:
         except UserError:
             pytest.skip("this machine has no IPv6")
         address = server.getsockopt_string(zmq.LAST_ENDPOINT)
-        client = client_socket(context, address, {})
+        client = client_socket(context, address, "", {})
         connect(client, address, "server", "tcp://HOST:PORT")
         client.setsockopt(zmq.LINGER, 5000)
         client.send(b"hello")
@@ -27,7 +27,7 @@ def test_a_client_reaches_a_server_by_ipv6() -> None:
 
 def test_an_address_that_cannot_be_used_is_explained() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    socket = client_socket(context, "nonsense", {})
+    socket = client_socket(context, "nonsense", "", {})
     with pytest.raises(UserError, match="nonsense is not the address of a data server") as caught:
         connect(socket, "nonsense", "data server", "tcp://HOST:PORT")
     assert "tcp://HOST:PORT" in caught.value.remedy

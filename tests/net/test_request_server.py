@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import zmq
@@ -11,6 +12,7 @@ from phalanx.net.messages import Message, unpack_error
 from phalanx.net.poll_loop import drain
 from phalanx.net.request_server import Challenges, PeerRequest, RequestServer
 from phalanx.net.seal import Refused, from_json
+from phalanx.net.server_channel import ServerChannel
 from tests.net.test_messages import OURS, THEIRS, WIRE, Header, Kind
 
 
@@ -29,13 +31,13 @@ def test_a_repeated_hello_gets_the_same_challenge_which_can_be_answered_once() -
 class Sockets:
     """A server with one handler and its client."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
-        self.router, self.client = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
-        self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self.router.bind("inproc://server")
-        self.client.connect("inproc://server")
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> None:
+        options = {zmq.ROUTER_MANDATORY: 1}
+        self.channel = ServerChannel(context, address, "", "a server", harm="ask", options=options)
+        self.client = context.socket(zmq.DEALER)
+        self.client.connect(address)
         self.refused: Counter[str] = Counter()
-        self.server = RequestServer(self.router, OURS, WIRE, self.refused, {Kind.ADD: self.add})
+        self.server = RequestServer(self.channel, OURS, WIRE, self.refused, {Kind.ADD: self.add})
 
     def add(self, request: PeerRequest[Header]) -> None:
         if request.header.large == 13:
@@ -43,8 +45,8 @@ class Sockets:
         self.server.send(request.identity, request.header.reply(Kind.ADD), bytes(request.message.control))
 
     def serve(self) -> None:
-        assert self.router.poll(10_000)
-        drain(self.router, self.server.handle)
+        assert self.channel.socket.poll(10_000)
+        drain(self.channel, self.server.handle)
 
     def ask(self, header: Header, control: bytes = b"") -> Message[Header]:
         self.client.send_multipart(OURS.frames(header, control))
@@ -54,9 +56,9 @@ class Sockets:
 
 
 @pytest.fixture
-def sockets() -> Iterator[Sockets]:
+def sockets(tmp_path: Path) -> Iterator[Sockets]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    yield Sockets(context)
+    yield Sockets(context, f"ipc://{tmp_path}/server")
     context.destroy(linger=0)
 
 

@@ -282,6 +282,11 @@ class TrainConfig(Section):
     curves: bool = Field(True, description="whether curves.png and curves.svg are drawn when the run ends, in a second")
 
 
+def _switch(value: Any) -> Any:
+    """YAML reads `on` and `off` as truth values."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
 class ExchangeConfig(Section):
     method: Literal["local", "collective", "pserver"] = Field("local", description="how workers share their updates")
     workers: Count = Field(1, description="trainers; each takes its share of every step's samples")
@@ -295,6 +300,11 @@ class ExchangeConfig(Section):
     sync_bn: bool = Field(False, description="batch-norm statistics over all workers instead of each its own")
     timeout_s: Positive = Field(
         300.0, description="how long to wait for workers and servers to come, and for an answer"
+    )
+    encrypt: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = Field(
+        "auto",
+        description="large messages of parameter and data servers: always authenticated; encrypted too (on), or beyond "
+        "a host if its CPU has AES (auto)",
     )
     silence_s: Positive = Field(
         30.0, description="how long a worker or server may give no sign of life; a step that takes long is none"
@@ -343,11 +353,6 @@ class CheckpointConfig(Section):
     keep_best: bool = True
 
 
-def _off(value: Any) -> Any:
-    """YAML reads `off` as a truth value."""
-    return "off" if value is False else value
-
-
 FastPath = Literal["auto", "native", "products", "off"]
 
 
@@ -367,7 +372,7 @@ class MachineConfig(Section):
         "auto", description="keep: freed memory stays with the process, so no page is faulted in twice"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile the model")
-    fast_path: Annotated[FastPath, BeforeValidator(_off)] = Field(
+    fast_path: Annotated[FastPath, BeforeValidator(_switch)] = Field(
         "auto",
         description="on a CPU; native: compiled code (Winograd convolutions, norms together with what follows); "
         "products: convolution gradients as matrix products, without compiled code; auto: what all workers have",

@@ -17,20 +17,22 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import zmq
-from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
 from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
+from phalanx.net.curve import needs_curve, secure_client, secure_server
 from phalanx.net.interfaces import candidate_ports
+from phalanx.net.key import key_for
 from phalanx.net.waiting import Patience, connect_failure, here
 
 CONNECT_S = 30.0  # for a process that is known to listen
 _LOOK_S = 0.5
 _PROBE_S = 1.0  # for a connection that shows why a process is gone
-_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_REFUSED_S = 5.0  # of refused connections, after which the other end has another key, and is not just starting
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_DISCONNECTED
 _MAX_BYTES = 1024  # that others may send: handshakes, and nothing else
 
 Context = zmq.Context[zmq.Socket[bytes]]
@@ -59,8 +61,11 @@ def _digest(key: str) -> bytes:
 def watch_servers(role: Role, exchange: ExchangeConfig) -> "LivenessWatch":
     """A worker's watch over the parameter servers. From now on they know by it that the worker is alive."""
     names = {address: f"parameter server {number} at {address}" for number, address in enumerate(role.servers)}
-    known_by = presence_id(role.key, role.rank)
-    return LivenessWatch(role.name, names, exchange.silence_s, routing_id=known_by, timeout_s=exchange.timeout_s)
+    key = key_for(role.servers, role.key)
+    known_by = presence_id(key, role.rank)
+    return LivenessWatch(
+        role.name, names, exchange.silence_s, key=key, routing_id=known_by, timeout_s=exchange.timeout_s
+    )
 
 
 class Listener:
@@ -75,9 +80,7 @@ class Listener:
         self._socket.setsockopt(zmq.IPV6, ":" in address)
         for option, value in heartbeats(silence_s).items():
             self._socket.setsockopt(option, value)
-        if key:
-            self._socket.setsockopt(zmq.CURVE_SERVER, True)
-            self._socket.setsockopt(zmq.CURVE_SECRETKEY, z85.encode(_digest(key)))
+        secure_server(self._socket, f"tcp://{address}", key)
         self.endpoint = self._bind(f"[{address}]" if ":" in address else address, taken)
 
     def _bind(self, host: str, taken: Collection[int]) -> str:
@@ -106,6 +109,7 @@ class _Watched:
     ever: bool = False
     down_s: float = 0.0  # since its connection broke, without the time in which this process was stopped
     lost: bool = False
+    refused_since: float | None = None  # when it first refused the key, unless it has accepted it since
 
 
 class LivenessWatch:
@@ -142,13 +146,10 @@ class LivenessWatch:
             self._socket.setsockopt(option, value)
         if routing_id:
             self._socket.setsockopt(zmq.ROUTING_ID, routing_id)
-        if key:
-            public, secret = zmq.curve_keypair()
-            self._socket.setsockopt(zmq.CURVE_SERVERKEY, zmq.curve_public(z85.encode(_digest(key))))
-            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
-            self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
         self._monitor = self._socket.get_monitor_socket(_EVENTS)
-        for endpoint in self._watched:
+        # A socket's security holds for the connections that follow: first those that need none.
+        for endpoint in sorted(self._watched, key=lambda each: needs_curve(each, key)):
+            secure_client(self._socket, endpoint, key)
             self._socket.connect(endpoint)
         self._thread = threading.Thread(target=self._run, name="phalanx-liveness", daemon=True)
         self._thread.start()
@@ -201,6 +202,11 @@ class LivenessWatch:
     def is_up(self, endpoint: str) -> bool:
         return self._watched[self._endpoints[endpoint]].up
 
+    def has_another_key(self, endpoint: str) -> bool:
+        """Whether a process listens there that refuses this job's key."""
+        since = self._watched[self._endpoints[endpoint]].refused_since
+        return since is not None and time.monotonic() - since > _REFUSED_S
+
     def close(self) -> None:
         """End the watch: from now on the end of a process is no loss."""
         self._closing = True
@@ -242,9 +248,13 @@ class LivenessWatch:
             process = self._watched.get(endpoint)
             if process is None:
                 continue
+            if event["event"] == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+                process.refused_since = process.refused_since or time.monotonic()
+                continue
             with self._changed:
                 process.up = event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
                 if process.up:
+                    process.refused_since = None
                     process.ever, process.down_s = True, 0.0
                     if endpoint in self._broken:
                         self._broken.remove(endpoint)

@@ -1,6 +1,8 @@
 """Where a process listens: never beyond this machine without a key or a list of allowed addresses."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from threading import Thread
 from urllib.parse import urlsplit
 
@@ -8,7 +10,7 @@ import zmq
 
 from phalanx.errors import UserError
 from phalanx.net.allowlist import Allowlist
-from phalanx.net.seal import MAX_MESSAGE_BYTES
+from phalanx.net.curve import largest_message, secure_server
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 _ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks about connections: https://rfc.zeromq.org/spec/27
@@ -32,13 +34,16 @@ def listen(
     socket.set_hwm(0)
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a client that reconnects keeps its identity
     socket.setsockopt(zmq.IPV6, "[" in address)
-    for option, value in {zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, **(options or {})}.items():
+    socket.setsockopt(zmq.MAXMSGSIZE, largest_message(address))
+    for option, value in (options or {}).items():
         socket.setsockopt(option, value)
+    secure_server(socket, address, key)
     if allowlist is not None:
         _guard(context, allowlist)
         socket.setsockopt(zmq.ZAP_DOMAIN, b"phalanx")  # ask about every connection
     try:
-        socket.bind(address)
+        with _only_this_user():
+            socket.bind(address)
     except zmq.ZMQError as error:
         socket.close(linger=0)
         raise UserError(
@@ -47,6 +52,16 @@ def listen(
             remedy="another program may use that address: choose another port, or end that program",
         ) from error
     return socket
+
+
+@contextmanager
+def _only_this_user() -> Iterator[None]:
+    """Sockets in folders that are made now can be opened by this user only."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _guard(context: "zmq.Context[zmq.Socket[bytes]]", allowlist: Allowlist) -> None:

@@ -5,17 +5,18 @@ from collections.abc import Mapping
 import zmq
 
 from phalanx.errors import UserError
-from phalanx.net.seal import MAX_MESSAGE_BYTES
+from phalanx.net.curve import largest_message, secure_client
 
 
 def client_socket(
-    context: "zmq.Context[zmq.Socket[bytes]]", address: str, options: Mapping[zmq.SocketOption, int | bytes]
+    context: "zmq.Context[zmq.Socket[bytes]]", address: str, key: str, options: Mapping[zmq.SocketOption, int | bytes]
 ) -> "zmq.Socket[bytes]":
-    """A socket for requests to the server at `address`, not connected yet."""
+    """A socket for requests to the server at `address`, which has to prove the key; not connected yet."""
     socket = context.socket(zmq.DEALER)
-    defaults = {zmq.LINGER: 0, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES, zmq.IPV6: int("[" in address)}
+    defaults = {zmq.LINGER: 0, zmq.MAXMSGSIZE: largest_message(address), zmq.IPV6: int("[" in address)}
     for option, value in {**defaults, **options}.items():
         socket.setsockopt(option, value)
+    secure_client(socket, address, key)
     return socket
 
 

@@ -1,7 +1,7 @@
 """Messages between workers and servers: a fixed header, control data that the key proves, and a body of raw bytes.
 
 A message is two or three frames: the header with its proof, the control data (JSON or a small structure, perhaps
-empty), and perhaps a body, which a checksum guards. Nothing is ever pickled.
+empty), and perhaps a body. Nothing is ever pickled.
 """
 
 import struct
@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Generic, Self, TypeVar
 
 from phalanx.errors import UserError
-from phalanx.net.seal import Prover, Refused, as_json, check_payload, checksum, from_json
+from phalanx.net.seal import Prover, Refused, as_json, from_json
 
 Buffer = memoryview | bytes
 
@@ -23,11 +23,10 @@ class BaseHeader:
 
     kind: Any  # one of the protocol's kinds of messages
     length: int = field(default=0, kw_only=True)  # of the body, which follows or lies in shared memory
-    checksum: int = field(default=0, kw_only=True)  # of a body that follows
 
     def reply(self, kind: Any) -> Self:
         """The header of a reply to this message."""
-        return replace(self, kind=kind, length=0, checksum=0)
+        return replace(self, kind=kind, length=0)
 
 
 H = TypeVar("H", bound=BaseHeader)
@@ -48,7 +47,7 @@ class Wire(Generic[H]):
 
     @property
     def layout(self) -> struct.Struct:
-        return struct.Struct(f"<4sBBxx{self.own_fields}QQ")
+        return struct.Struct(f"<4sBBxx{self.own_fields}Q")
 
     @property
     def own_names(self) -> list[str]:
@@ -58,7 +57,7 @@ class Wire(Generic[H]):
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[H]):
-    """A proven message. The proof covers header and control data; the body has the header's checksum."""
+    """A proven message. The proof covers header and control data; what carries messages protects the body, too."""
 
     header: H
     control: Any = b""  # a buffer
@@ -70,13 +69,13 @@ class Seal(Generic[H]):
 
     def __init__(self, key: str, wire: Wire[H]) -> None:
         self._wire, self._layout = wire, wire.layout
-        self._values = attrgetter("kind", *wire.own_names, "length", "checksum")
+        self._values = attrgetter("kind", *wire.own_names, "length")
         self._prover = Prover(key, wire.magic, wire.version, self._layout.size)
 
     def frames(self, header: H, control: bytes = b"", body: Buffer | None = None) -> list[Buffer]:
         """A message as the frames to send."""
         if body is not None:
-            header = replace(header, length=len(body), checksum=checksum(body))
+            header = replace(header, length=len(body))
         head = self._prover.seal(
             self._layout.pack(self._wire.magic, self._wire.version, *self._values(header)), control
         )
@@ -87,16 +86,17 @@ class Seal(Generic[H]):
         if len(frames) not in (2, 3):
             raise Refused("garbage")
         head, control = frames[0].buffer, frames[1].buffer
-        _, _, number, *own, length, expected = self._layout.unpack(self._prover.fields(head))
+        _, _, number, *own, length = self._layout.unpack(self._prover.fields(head))
         self._prover.prove(head, control)
         try:
-            header = self._wire.header(self._wire.kinds(number), *own, length=length, checksum=expected)
+            header = self._wire.header(self._wire.kinds(number), *own, length=length)
         except ValueError as error:
             raise Refused("kind") from error
         if len(frames) == 2:
             return Message(header, control)
         body = frames[2].buffer
-        check_payload(body, length, expected)
+        if len(body) != length:
+            raise Refused("length")
         return Message(header, control, body)
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import zmq
 
@@ -13,6 +13,12 @@ from phalanx.signals import handle
 
 TICK_S = 0.5
 _BURST = 64  # messages between looks at the clock
+
+
+class Receiving(Protocol):
+    """What messages come from, as lists of frames. Raises zmq.Again where none is there."""
+
+    def recv_multipart(self) -> list[Any]: ...
 
 
 class PollLoop:
@@ -44,11 +50,11 @@ class PollLoop:
             self._next_tick = time.monotonic() + TICK_S
 
 
-def drain(socket: "zmq.Socket[bytes]", handler: Callable[[list[Any]], object]) -> None:
+def drain(channel: Receiving, handler: Callable[[list[Any]], object]) -> None:
     """Handle the messages that have arrived, but not so many that the clock is forgotten."""
     for _ in range(_BURST):
         try:
-            frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            frames = channel.recv_multipart()
         except zmq.Again:
             return
         handler(frames)

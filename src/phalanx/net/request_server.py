@@ -9,8 +9,10 @@ from typing import Any, Generic
 import zmq
 
 from phalanx.errors import UserError
+from phalanx.net.client_channel import Sent
 from phalanx.net.messages import Buffer, H, Message, Seal, Wire, pack_error
 from phalanx.net.seal import Refused, as_json
+from phalanx.net.server_channel import ServerChannel
 
 _MOST_CHALLENGES = 1000
 
@@ -51,7 +53,7 @@ class Challenges:
 
 
 class RequestServer(Generic[H]):
-    """Dispatches messages of a ROUTER socket to handlers by their kind, and never raises because of a message.
+    """Dispatches messages of a channel to handlers by their kind, and never raises because of a message.
 
     The reply to a hello is a challenge. A refused message is counted in `refused`, and gets no reply. A UserError goes
     back to the sender.
@@ -59,13 +61,13 @@ class RequestServer(Generic[H]):
 
     def __init__(
         self,
-        socket: "zmq.Socket[bytes]",
+        channel: ServerChannel,
         seal: Seal[H],
         wire: Wire[H],
         refused: Counter[str],
         handlers: Mapping[Any, Callable[[PeerRequest[H]], None]],
     ) -> None:
-        self._socket, self._seal, self._wire, self._refused, self._handlers = socket, seal, wire, refused, handlers
+        self._channel, self._seal, self._wire, self._refused, self._handlers = channel, seal, wire, refused, handlers
         self.challenges = Challenges()
 
     def handle(self, frames: list[Any]) -> PeerRequest[H] | None:
@@ -98,14 +100,14 @@ class RequestServer(Generic[H]):
     ) -> None:
         """Send a message. A client that is gone does not get it; if it is connecting anew, it asks again."""
         try:
-            self._socket.send_multipart([identity, *self._seal.frames(header, control, body)], copy=copy)
+            self._channel.send_multipart([identity, *self._seal.frames(header, control, body)], copy=copy)
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
 
-    def send_tracked(self, identity: bytes, header: H, control: bytes, body: Buffer) -> zmq.MessageTracker:
+    def send_tracked(self, identity: bytes, header: H, control: bytes, body: Buffer) -> Sent:
         """Send a message without a copy of its body. The tracker says when the body is no longer needed."""
         frames = [identity, *self._seal.frames(header, control, body)]
-        tracker = self._socket.send_multipart(frames, copy=False, track=True)
+        tracker = self._channel.send_multipart(frames, copy=False, track=True)
         assert tracker is not None
         return tracker

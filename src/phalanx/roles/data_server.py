@@ -1,14 +1,11 @@
 """`phalanx serve-data`, and the data servers of a job: open the data, then make the batches that trainers request."""
 
 import os
-import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from phalanx.atomic import write_atomically
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.data.service.client import full_address
@@ -16,26 +13,28 @@ from phalanx.data.service.serve import serve
 from phalanx.data.service.terms import terms_of
 from phalanx.data.sources.open import open_data
 from phalanx.data.training import training_pipeline
-from phalanx.errors import UserError
 from phalanx.machine.cores import cores
 from phalanx.machine.settings import keep_freed_memory
-from phalanx.net.key import key_of, read_key
+from phalanx.net.key import key_for, key_of, own_key
 
 
 def serve_data(console: Console, config: RunConfig, bind: str, threads: int | None, key_file: Path | None) -> None:
     """Serve until Ctrl-C."""
-    key = key_of(os.environ) if key_file is None else own_key(key_file)
-    origin = str(key_file) if key_file else "from the environment" if key else "none, so only this machine is served"
+    address = full_address(bind)
+    given = key_of(os.environ) if key_file is None else own_key(key_file)
+    key = key_for([address], given)
+    origin = str(key_file) if key_file else "from the environment" if given else "yours" if key else "none"
+    origin += "" if given else ", so only your processes on this machine are served"
     console.print(Text(f"key: {origin}"), soft_wrap=True)
     threads = threads or config.data.threads or cores()
-    _serve(config, full_address(bind), key, threads, None, console)
+    _serve(config, address, key, threads, None, console)
 
 
 def serve_role(role: Role, config: RunConfig) -> None:
     """Run a data server of a job."""
     threads = config.data.threads or max(1, cores() // role.local_world)
     log = role.run / "logs" / f"{role.name}.jsonl" if role.run else None
-    _serve(config, role.data[role.rank], role.key, threads, log, Console())
+    _serve(config, role.data[role.rank], key_for(role.data, role.key), threads, log, Console())
 
 
 def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | None, console: Console) -> None:
@@ -48,20 +47,5 @@ def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | 
         say(f"note: {note}")
     pipeline = training_pipeline(config, splits.train, batch=1, threads=threads)
     say(f"{threads} threads decode and augment")
-    serve(pipeline, terms_of(config, pipeline), address, key, log=log, say=say)
-
-
-def own_key(file: Path) -> str:
-    """The key in a file. A missing file is created with a new key, readable by its owner only."""
-    try:
-        if not file.exists():
-            # If another server is faster, its key stays.
-            with suppress(FileExistsError), write_atomically(file, mode=0o600, overwrite=False) as out:
-                out.write(secrets.token_hex(32).encode() + b"\n")
-    except OSError as error:
-        raise UserError(
-            f"cannot create the key file {file}",
-            why=error.strerror or str(error),
-            remedy="name a writable path, or set PHALANX_KEY",
-        ) from error
-    return read_key(file)
+    encrypt = config.exchange.encrypt == "on"
+    serve(pipeline, terms_of(config, pipeline), address, key, encrypt=encrypt, log=log, say=say)

@@ -17,8 +17,9 @@ from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.server import Server
 from phalanx.net.admission import allowlist_of
 from phalanx.net.allowlist import Allowlist
-from phalanx.net.bind import listen
+from phalanx.net.key import key_for
 from phalanx.net.poll_loop import TICK_S, PollLoop, drain, stop_on
+from phalanx.net.server_channel import ServerChannel
 from phalanx.net.waiting import Patience
 
 _LINGER_S = 2.0  # for the last replies to be sent
@@ -33,12 +34,12 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     torch.set_num_threads(threads)
     context = zmq.Context()
     allowlist = allowlist_of(role.allowed_hosts)
-    socket = bind(context, role, exchange.silence_s, allowlist)
+    channel, key = bind(context, role, exchange, allowlist), key_for(role.servers, role.key)
     journal = Journal(role.run / "logs" / f"{role.name}.jsonl" if role.run else None)
-    presence = Presence(socket, role.key, exchange.silence_s, TICK_S)
+    presence = Presence(channel.socket, key, exchange.silence_s, TICK_S)
     # Our launchers restart lost workers and end unused servers. Other launchers do not restart workers.
     patience_s = None if role.launcher == "phalanx" else exchange.silence_s
-    server = Server(socket, role.rank, role.key, journal, presence, patience_s, code)
+    server = Server(channel, role.rank, key, journal, presence, patience_s, code)
     waiting = Patience(exchange.timeout_s)
 
     def tick() -> None:
@@ -47,7 +48,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
             _wait_for_first(role, waiting, presence)
 
     loop = PollLoop(tick)
-    loop.add(socket, partial(drain, socket, partial(_handle, server, allowlist)))
+    channel.watch(loop, partial(drain, channel, partial(_handle, server, allowlist)))
     watched: dict[int, int] = {}  # by descriptor: the worker whose process it watches
     try:
         with stop_on(signal.SIGTERM) as stop:
@@ -56,7 +57,7 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
                 loop.turn()
     finally:
         journal.close()
-        socket.close(linger=int(1000 * _LINGER_S))
+        channel.close(_LINGER_S)
         context.term()
 
 
@@ -105,11 +106,19 @@ def _wait_for_first(role: Role, waiting: Patience, presence: Presence) -> None:
 def bind(
     context: "zmq.Context[zmq.Socket[bytes]]",
     role: Role,
-    silence_s: float = ExchangeConfig().silence_s,
+    exchange: ExchangeConfig | None = None,
     allowlist: Allowlist | None = None,
-) -> "zmq.Socket[bytes]":
-    """The server's socket, bound to its address. Sending to a worker that is not connected is an error."""
-    options = {**heartbeats(silence_s), zmq.ROUTER_MANDATORY: 1}
-    address, who = role.servers[role.rank], f"the parameter {role.name}"
-    harm = "change the model"
-    return listen(context, address, role.key, who, harm=harm, options=options, allowlist=allowlist)
+) -> ServerChannel:
+    """The server's channel, at its address. Sending to a worker that is not connected is an error."""
+    exchange = exchange or ExchangeConfig()
+    return ServerChannel(
+        context,
+        role.servers[role.rank],
+        key_for(role.servers, role.key),
+        f"the parameter {role.name}",
+        harm="change the model",
+        encrypt=exchange.encrypt == "on",
+        options={**heartbeats(exchange.silence_s), zmq.ROUTER_MANDATORY: 1},
+        allowlist=allowlist,
+        silence_s=exchange.silence_s,
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from phalanx.roles.data_server import own_key
+from phalanx.net.key import own_key
 from phalanx.runs import checkpoint
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN, train_digits

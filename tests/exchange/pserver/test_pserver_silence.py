@@ -16,6 +16,7 @@ from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.liveness import presence_id, watch_servers
 from phalanx.exchange.pserver.servers import Servers
+from phalanx.net.curve import secure_client
 from tests.exchange.pserver.pserver_jobs import KEY, JobOfProcesses
 from tests.waiting import until
 
@@ -28,6 +29,7 @@ def seen(job: JobOfProcesses, rank: int, looks: int = 1) -> Iterator[None]:
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.ROUTING_ID, presence_id(KEY, rank))
+        secure_client(socket, job.addresses[0], KEY)
         socket.connect(job.addresses[0])
         for _ in range(looks):
             assert socket.poll(60_000)

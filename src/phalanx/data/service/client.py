@@ -18,8 +18,6 @@ from phalanx.data.service.lease_scheduler import LeaseScheduler, Patience
 from phalanx.data.service.link import Link, MadeBatch
 from phalanx.data.service.terms import terms_of
 
-_LINGER_MS = 200  # for the last messages to be sent
-
 
 class Service:
     """Makes a pipeline's batches on data servers: a `Remote`."""
@@ -46,14 +44,15 @@ class Service:
         """Batches of these works, each once and in order, whichever server made them. Runs in the caller's thread."""
         with ExitStack() as stack:
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-            stack.callback(context.destroy, linger=_LINGER_MS)
+            stack.callback(context.term)
             pool = stack.enter_context(pipeline.pixel_pool()) if self._config.data.service_fallback else None
             terms = terms_of(self._config, pipeline)
             image_bytes = pipeline.framing.size**2 * pipeline.source.channels
             size = slot_bytes(pipeline.batch, pipeline.share, image_bytes)
             self.links = []
+            more = (self._notify, self._config.exchange.encrypt)
             for address, key in self._servers.items():
-                link = Link(context, address, key, terms, self._name, pipeline.prefetch, size, self._notify)
+                link = Link(context, address, key, terms, self._name, pipeline.prefetch, size, *more)
                 self.links.append(stack.enter_context(closing(link)))
             self.scheduler = LeaseScheduler(
                 self.links,

@@ -49,7 +49,7 @@ class LeaseScheduler:
         self.stopped = False  # another thread sets this to end `next`
         self._poller = zmq.Poller()
         for link in links:
-            self._poller.register(link.socket, zmq.POLLIN)
+            link.channel.register(self._poller)
             self._poller.register(link.monitor, zmq.POLLIN)
 
     def next(self) -> tuple[Work, MadeBatch] | None:

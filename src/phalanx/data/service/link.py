@@ -17,12 +17,16 @@ from phalanx.data.service.slots import Slots
 from phalanx.data.service.terms import Terms
 from phalanx.data.service.wire import NO_SLOT, DataMessage, DataMessageKind, Header, make_seal
 from phalanx.errors import UserError
-from phalanx.net.connect import client_socket, connect
+from phalanx.net.client_channel import ClientChannel
+from phalanx.net.encryption import Encrypt, encrypts
+from phalanx.net.key import key_for
 from phalanx.net.messages import unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
 
 _HELLO_S = 1.0  # between tries to join
+_LINGER_MS = 200  # for the last message to be sent
 _PING_S = 1.0  # of silence, after which the link asks whether the server lives
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_DISCONNECTED
 _OPTIONS: dict[zmq.SocketOption, int | bytes] = {
     zmq.SNDHWM: 64,  # messages to a server that does not read them
     zmq.RCVHWM: 0,
@@ -71,12 +75,14 @@ class Link:
         window: int,
         slot_bytes: int,
         notify: Callable[[str], None],
+        encrypt: Encrypt = "auto",
     ) -> None:
         self.address, self.window, self._notify = address, window, notify
+        key = key_for([address], key)
         self._seal, self._terms, self._name, self._slot_bytes = make_seal(key), terms, name, slot_bytes
         self.owed: dict[int, Owed] = {}  # by the lease's number
         self.queued = 0  # batches that have arrived and that the trainer has not taken
-        self.joined, self.connected = False, False
+        self.joined, self.connected, self._refused = False, False, False
         self.unfit: str | None = None  # why the server would make other batches
         self.lost = False  # whether a session has ended since the scheduler looked
         self.samples = self.late = 0
@@ -86,10 +92,10 @@ class Link:
         self._quiet_s = self._asked_s = self._replied = 0.0
         self.slots: Slots | None = None
         self._offered: Slots | None = None  # to a server that has not said yet whether it can use them
-        self.socket = client_socket(context, address, _OPTIONS)
+        self.channel = ClientChannel(context, address, key, encrypt=encrypts(encrypt, address), options=_OPTIONS)
         # Before it connects: otherwise the first event might be missed.
-        self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
-        connect(self.socket, address, "data server", "HOST:PORT, tcp://HOST:PORT or ipc:///PATH")
+        self.monitor = self.channel.socket.get_monitor_socket(_EVENTS)
+        self.channel.connect("data server", "HOST:PORT, tcp://HOST:PORT or ipc:///PATH")
 
     @property
     def room(self) -> bool:
@@ -103,7 +109,9 @@ class Link:
             return f"would make other batches: {self.unfit}"
         if self.joined:
             return "shared memory" if self.slots is not None else "network"
-        return "listens and does not answer (has it another PHALANX_KEY?)" if self.connected else "nobody listens"
+        if self.connected or self._refused:
+            return "listens and does not answer (has it another PHALANX_KEY?)"
+        return "nobody listens"
 
     def owes_for(self, number: int) -> float:
         """For how many seconds it has owed a batch."""
@@ -125,8 +133,11 @@ class Link:
         """Do what is due: join, ping, give the server up. `elapsed_s` was spent listening since the last call."""
         now = time.monotonic()
         while self.monitor.poll(0):
-            self.connected = recv_monitor_message(self.monitor)["event"] != zmq.EVENT_DISCONNECTED
-            if not self.connected:
+            event = recv_monitor_message(self.monitor)["event"]
+            self.connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if event != zmq.EVENT_DISCONNECTED:
+                self._refused = not self.connected
+            elif not self.connected:
                 self.unfit, self._hello_at = None, 0.0  # the next server at this address may be another
                 self._lose("disconnected")
         if not self.joined and self.unfit is None and self.connected and now >= self._hello_at:
@@ -146,7 +157,7 @@ class Link:
         """What has arrived: numbers of leases with their batches, or with the reason why they cannot be made."""
         while True:
             try:
-                message = self._seal.unpack(self.socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                message = self._seal.unpack(self.channel.recv_multipart())
                 outcome = self._handle(message)
             except zmq.Again:
                 return
@@ -160,6 +171,9 @@ class Link:
         self._withdraw()
         if self.joined:
             self._send(Header(DataMessageKind.GOODBYE, session=self._session))
+        self.channel.socket.disable_monitor()
+        self.monitor.close(linger=0)
+        self.channel.close(linger=_LINGER_MS)
 
     def _handle(self, message: DataMessage) -> MadeBatch | UserError | None:
         header = message.header
@@ -249,7 +263,7 @@ class Link:
 
     def _send(self, header: Header, control: bytes = b"") -> bool:
         try:
-            self.socket.send_multipart(self._seal.frames(header, control), zmq.NOBLOCK)
+            self.channel.send_multipart(self._seal.frames(header, control), zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

@@ -17,14 +17,12 @@ from phalanx.data.service.batch_workers import BatchWorkers, FinishedBatch
 from phalanx.data.service.journal import Journal
 from phalanx.data.service.server import Server
 from phalanx.data.service.terms import Terms
-from phalanx.data.service.wire import MAX_REQUEST_BYTES
-from phalanx.net.bind import listen
 from phalanx.net.poll_loop import TICK_S, PollLoop, drain, stop_on
+from phalanx.net.server_channel import ServerChannel
 
 _SENDING_S = 0.02  # between looks at whether pixels were sent
 _LINGER_MS = 500  # for the last batches to be sent
 _OPTIONS = {
-    zmq.MAXMSGSIZE: MAX_REQUEST_BYTES,
     # Disconnect a trainer whose process is stopped, or whose host is down: that frees what waits for it.
     zmq.HEARTBEAT_IVL: 5_000,
     zmq.HEARTBEAT_TIMEOUT: 30_000,
@@ -57,31 +55,36 @@ def serve(
     address: str,
     key: str,
     *,
+    encrypt: bool = False,
     log: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Make batches of this pipeline for trainers that connect to `address`, until SIGTERM or SIGINT. `say` prints."""
     torch.set_num_threads(1)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    socket = listen(context, address, key, "the data server", harm="read the training data", options=_OPTIONS)
+    channel = ServerChannel(
+        context, address, key, "the data server", harm="read the training data", encrypt=encrypt, options=_OPTIONS
+    )
+    socket = channel.socket
     monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     journal = Journal(log, say)
     with ExitStack() as stack:  # what is entered last is left first
         finished = _FinishedQueue()
         stack.callback(finished.close)
         stack.callback(context.destroy, linger=_LINGER_MS)
+        stack.callback(channel.close, _LINGER_MS / 1000)
         pool = stack.enter_context(pipeline.pixel_pool())
         stack.callback(socket.disable_monitor)
         stack.callback(journal.close)
         batch_workers = BatchWorkers(pipeline, pool, finished.put)
-        server = Server(socket, key, batch_workers, terms, journal)
+        server = Server(channel, key, batch_workers, terms, journal)
         stack.callback(server.close)
         stack.callback(batch_workers.close)
-        bound = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        bound = channel.address
         stop = stack.enter_context(stop_on(signal.SIGTERM, signal.SIGINT))
         journal.note("start", f"serving {pipeline.source.description} at {bound}", address=bound)
         loop = PollLoop(server.tick)
-        loop.add(socket, partial(drain, socket, server.handle))
+        channel.watch(loop, partial(drain, channel, server.handle))
         loop.add(monitor, lambda: server.disconnected(int(recv_monitor_message(monitor)["value"])))
         loop.add(finished.reader, lambda: finished.drain(server.finish))
         while not stop:

@@ -13,16 +13,18 @@ from phalanx.data.service.session import Session
 from phalanx.data.service.terms import Terms, difference
 from phalanx.data.service.wire import NO_SLOT, WIRE, DataMessageKind, Header, make_seal
 from phalanx.net import shared_memory as memory
+from phalanx.net.client_channel import Sent
 from phalanx.net.messages import pack_error
 from phalanx.net.request_server import PeerRequest, RequestServer
 from phalanx.net.seal import Refused, as_json, from_json
+from phalanx.net.server_channel import ServerChannel
 
 
 class Server:
     """The sessions of one data server. `handle` takes one message, and never raises because of it."""
 
     def __init__(
-        self, socket: "zmq.Socket[bytes]", key: str, batch_workers: BatchWorkers, terms: Terms, journal: Journal
+        self, channel: ServerChannel, key: str, batch_workers: BatchWorkers, terms: Terms, journal: Journal
     ) -> None:
         self._batch_workers, self._terms, self._journal = batch_workers, terms, journal
         handlers = {
@@ -31,9 +33,9 @@ class Server:
             DataMessageKind.PING: self._ping,
             DataMessageKind.GOODBYE: self._goodbye,
         }
-        self._requests = RequestServer(socket, make_seal(key), WIRE, journal.refused, handlers)
+        self._requests = RequestServer(channel, make_seal(key), WIRE, journal.refused, handlers)
         self._sessions: dict[bytes, Session] = {}
-        self._sending: deque[tuple[zmq.MessageTracker, int]] = deque()  # pixels that zmq has not sent yet
+        self._sending: deque[tuple[Sent, int]] = deque()  # pixels that zmq has not sent yet
         self._proven: set[int] = set()  # descriptors of connections that have proven the key
 
     @property

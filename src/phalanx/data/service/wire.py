@@ -6,7 +6,6 @@ from typing import Self
 
 from phalanx.net.messages import BaseHeader, Message, Seal, Wire
 
-MAX_REQUEST_BYTES = 1 << 24  # what a trainer sends is small: settings, and the indices of one batch
 NO_SLOT = -1
 
 
@@ -41,12 +40,12 @@ class Header(BaseHeader):
     idle: float = 0.0  # share of the time in which the server had nothing to make
 
     def reply(self, kind: DataMessageKind) -> Self:
-        return replace(self, kind=kind, slot=NO_SLOT, length=0, checksum=0)
+        return replace(self, kind=kind, slot=NO_SLOT, length=0)
 
 
 WIRE = Wire(
     magic=b"PHLD",
-    version=2,
+    version=3,
     header=Header,
     kinds=DataMessageKind,
     own_fields="iQQIdd",

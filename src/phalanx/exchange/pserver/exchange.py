@@ -45,7 +45,7 @@ def pserver_exchange(
     job = describe(params, no_decay, optim, schedule, exchange, role, elastic=elastic)
     lockstep = job.mode == "sync"
     watch = watch or watch_servers(role, exchange)
-    servers = Servers(role, exchange.timeout_s, watch)
+    servers = Servers(role, exchange.timeout_s, watch, exchange.encrypt)
     welcomes = servers.join(job)
     rejoined = any(welcome["rejoined"] for welcome in welcomes)
     parameters = ServerParameters(

@@ -11,6 +11,7 @@ from phalanx.exchange.liveness import LivenessWatch
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.members import cannot_join
 from phalanx.exchange.pserver.wire import MessageKind
+from phalanx.net.key import key_for
 from phalanx.net.seal import Refused, as_json, from_json
 
 _ASK_EVERY_S = 0.2
@@ -25,7 +26,8 @@ class ServerRendezvous:
     def gather(self, topic: str, text: str) -> list[str]:
         """Ask again until the texts of all workers are there."""
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        link = Link(context, 0, self._role.servers[0], self._role.key, self._role.rank, self._timeout_s, self.watch)
+        role, key = self._role, key_for(self._role.servers, self._role.key)
+        link = Link(context, 0, role.servers[0], key, role.rank, self._timeout_s, self.watch)
         try:
             return self._ask_until_complete(link, topic, text)
         finally:

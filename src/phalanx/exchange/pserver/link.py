@@ -19,7 +19,8 @@ from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
 from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage, make_seal
 from phalanx.net import shared_memory as memory
-from phalanx.net.connect import client_socket, connect
+from phalanx.net.client_channel import ClientChannel
+from phalanx.net.encryption import Encrypt, encrypts
 from phalanx.net.messages import Buffer, unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
 
@@ -41,18 +42,22 @@ class Link:
         rank: int,
         timeout_s: float,
         watch: LivenessWatch | None = None,
+        encrypt: Encrypt = "auto",
     ) -> None:
         self._watch = watch
         self.number, self.address, self.rank, self._timeout_s = number, address, rank, timeout_s
         self.resend_s = min(_RESEND_S, timeout_s / 4)
         self.incarnation = secrets.randbits(63)
+        silence_s = watch.silence_s if watch else timeout_s
         options: dict[zmq.SocketOption, int | bytes] = {
-            **heartbeats(watch.silence_s if watch else timeout_s),
+            **heartbeats(silence_s),
             **{zmq.SNDHWM: 0, zmq.RCVHWM: 0},
             zmq.ROUTING_ID: b"w" + self.incarnation.to_bytes(8, "little"),
         }
-        self.socket = client_socket(context, address, options)
-        connect(self.socket, address, "parameter server", "tcp://HOST:PORT or ipc:///PATH")
+        self.channel = ClientChannel(
+            context, address, key, encrypt=encrypts(encrypt, address), options=options, silence_s=silence_s
+        )
+        self.channel.connect("parameter server", "tcp://HOST:PORT or ipc:///PATH")
         self._seal = make_seal(key)
         self._process: memory.ProcessWatch | None = None  # the server's, where it is on this machine
         self._heard = time.monotonic()
@@ -122,7 +127,7 @@ class Link:
     def send(self, header: Header, control: bytes = b"", body: Buffer | None = None) -> None:
         frames = self._seal.frames(header, control, body)
         self.bytes_sent += sum(len(frame) for frame in frames)
-        self.socket.send_multipart(frames, copy=False)
+        self.channel.send_multipart(frames, copy=False)
 
     def send_slice(self, header: Header, slice_: Slice) -> None:
         """Send `header.length` bytes of the slice's outbox: a note where memory is shared, the bytes otherwise."""
@@ -163,7 +168,7 @@ class Link:
         """The next reply, if one is there. Raises the error that the server reports."""
         while True:
             try:
-                frames: list[Any] = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = self.channel.recv_multipart()
             except zmq.Again:
                 return None
             try:
@@ -190,7 +195,7 @@ class Link:
         while True:
             message = self.receive()
             if message is None:
-                self.socket.poll(int(1000 * _LOOK_S))
+                self.channel.poll(int(1000 * _LOOK_S))
                 self.check_alive()
                 if time.monotonic() > resend:
                     resend = time.monotonic() + self.resend_s
@@ -215,10 +220,11 @@ class Link:
             raise self.trouble(f"has not answered for {self._timeout_s:g} s")
 
     def _check_replies(self, up: bool) -> None:
-        """A server that is connected and never replies does not accept this worker."""
+        """A server that refuses the key, or is connected and never replies, does not accept this worker."""
         now = time.monotonic()
         self._up_since = (self._up_since or now) if up else None
-        if self._up_since is not None and now - self._up_since > CONNECT_S:
+        refused = self._watch is not None and self._watch.has_another_key(self.address)
+        if refused or (self._up_since is not None and now - self._up_since > CONNECT_S):
             raise self.trouble("does not answer", "it is there, and has another key, or is no server of this job; ")
 
     def trouble(self, happened: str, why: str = "") -> LostWorker:
@@ -232,4 +238,4 @@ class Link:
     def close(self) -> None:
         if self._process is not None:
             self._process.close()
-        self.socket.close(linger=0)
+        self.channel.close()

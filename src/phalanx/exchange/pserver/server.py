@@ -7,7 +7,6 @@ from ipaddress import ip_address
 from typing import Any
 
 import torch
-import zmq
 
 from phalanx.custom import blame, is_reference
 from phalanx.errors import UserError
@@ -24,6 +23,7 @@ from phalanx.net import shared_memory as memory
 from phalanx.net.messages import pack_error
 from phalanx.net.request_server import PeerRequest, RequestServer
 from phalanx.net.seal import Refused, as_json, from_json
+from phalanx.net.server_channel import ServerChannel
 from phalanx.net.waiting import Patience, say
 
 _FIRST_RANKS = 64  # whose presence is noted before the number of workers is known
@@ -34,7 +34,7 @@ class Server:
 
     def __init__(
         self,
-        socket: "zmq.Socket[bytes]",
+        channel: ServerChannel,
         number: int,
         key: str,
         journal: Journal,
@@ -50,7 +50,7 @@ class Server:
         self._code = code
         self.members = Members()
         self.finished = False
-        self._requests = RequestServer(socket, make_seal(key), WIRE, journal.refused, self._handlers())
+        self._requests = RequestServer(channel, make_seal(key), WIRE, journal.refused, self._handlers())
         self._sums = Sums(self.members, self._requests)
         self._slices: SliceServer | None = None  # once the first worker has described the job
         self._gathered = Gathered()

@@ -16,6 +16,8 @@ from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.reduce import Numbers, Topic
 from phalanx.exchange.pserver.slices import Slice
 from phalanx.exchange.pserver.wire import MessageKind, ServerMessage
+from phalanx.net.encryption import Encrypt
+from phalanx.net.key import key_for
 from phalanx.net.seal import as_json
 
 _LOOK_MS = 500  # between looks at whether the servers still live
@@ -24,13 +26,16 @@ _LOOK_MS = 500  # between looks at whether the servers still live
 class Servers:
     """One link for each server."""
 
-    def __init__(self, role: Role, timeout_s: float, watch: LivenessWatch | None = None) -> None:
+    def __init__(
+        self, role: Role, timeout_s: float, watch: LivenessWatch | None = None, encrypt: Encrypt = "auto"
+    ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self.links: list[Link] = []
+        key = key_for(role.servers, role.key)
         for number, address in enumerate(role.servers):
-            self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s, watch))
-            self._poller.register(self.links[-1].socket, zmq.POLLIN)
+            self.links.append(Link(self._context, number, address, key, role.rank, timeout_s, watch, encrypt))
+            self.links[-1].channel.register(self._poller)
 
     def join(self, job: ServerJob) -> list[dict[str, Any]]:
         """Join at all servers at once: making its optimizer takes each of them seconds. Returns their welcomes."""
@@ -87,7 +92,7 @@ def declare_lost(role: Role, rank: int, timeout_s: float = 10.0) -> None:
     """For launchers that see a worker die: tell every server, so that none waits for it until the time-out."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     for number, address in enumerate(role.servers):
-        link = Link(context, number, address, role.key, rank, timeout_s)
+        link = Link(context, number, address, key_for(role.servers, role.key), rank, timeout_s)
         try:
             nonce = link.challenge()
             link.request(link.header(MessageKind.LOST), as_json({"nonce": nonce}), repeat=False)

@@ -56,7 +56,7 @@ class Header(BaseHeader):
 
 WIRE = Wire(
     magic=b"PHLX",
-    version=3,
+    version=4,
     header=Header,
     kinds=MessageKind,
     own_fields="IQQqIIQQd",

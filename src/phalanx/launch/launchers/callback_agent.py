@@ -6,6 +6,7 @@ a secret token. The connection is encrypted (CURVE), since it carries the job's 
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -14,14 +15,16 @@ import zmq.asyncio
 
 from phalanx.errors import EXIT_USER, UserError
 from phalanx.launch.agent import Agent, receive, serve_until_end
-from phalanx.launch.messages import SILENCE_S, Message, decode, encode
+from phalanx.launch.messages import LINE_BYTES, SILENCE_S, Message, decode, encode
 from phalanx.machine.processes import adopting_orphans, run_loop
+from phalanx.net.curve import MAX_UNPROVEN_BYTES
 from phalanx.net.interfaces import address_towards
 from phalanx.roles.lifeline import hold_lifeline
 
 CALLBACK = "PHALANX_CALLBACK"
 HELLO = "hello"  # the launcher's request for the agent's hello
 _LINGER_MS = 1000
+_FRAME_BYTES = 48 << 10  # of a message; encryption adds to it
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,26 @@ def parse_callback(text: str) -> Callback:
 
 
 def set_options(socket: zmq.asyncio.Socket, address: str) -> None:
-    """Options of both ends: unlimited queues, and heartbeats that detect a dead connection."""
+    """Options of both ends: unlimited queues, heartbeats that detect a dead connection, small frames.
+
+    The limit of a frame holds for connections that have proven nothing, too. Longer messages are several frames.
+    """
+    socket.maxmsgsize = MAX_UNPROVEN_BYTES
     socket.ipv6 = address.startswith("tcp://[")
     socket.sndhwm = socket.rcvhwm = 0
     socket.linger = _LINGER_MS
     socket.heartbeat_ivl, socket.heartbeat_timeout = 2000, int(1000 * SILENCE_S)
+
+
+def in_frames(message: Message) -> list[bytes]:
+    """A message as frames to send."""
+    line = encode(message)
+    return [line[start : start + _FRAME_BYTES] for start in range(0, len(line), _FRAME_BYTES)]
+
+
+def from_frames(frames: Sequence[bytes]) -> bytes:
+    """The line that was sent as these frames; empty where it is longer than a message may be."""
+    return b"".join(frames) if sum(map(len, frames)) <= LINE_BYTES else b""
 
 
 async def connect(callback: Callback) -> None:
@@ -64,21 +82,21 @@ async def connect(callback: Callback) -> None:
         socket.curve_serverkey = callback.public_key
         socket.connect(callback.address)
         host = urlsplit(callback.address).hostname or ""
-        socket.send(encode({"token": callback.token, "address": address_towards(host)}))
+        socket.send_multipart(in_frames({"token": callback.token, "address": address_towards(host)}))
 
         def send(message: Message) -> None:
-            socket.send(encode(message))
+            socket.send_multipart(in_frames(message))
 
         agent = Agent(send)
 
         async def next_line() -> bytes:
-            line = await socket.recv()
+            line = from_frames(await socket.recv_multipart())
             if (decode(line) or {}).get("request") == HELLO:
                 agent.hello()
             return line
 
         await serve_until_end(agent, receive(next_line, agent))
-        await socket.send(encode({"event": "bye"}))
+        await socket.send_multipart(in_frames({"event": "bye"}))
 
 
 def main() -> None:

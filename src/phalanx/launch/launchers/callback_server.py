@@ -13,8 +13,8 @@ from zmq.utils import z85
 from phalanx.errors import UserError
 from phalanx.launch.addresses import hold_ports, join_address
 from phalanx.launch.channel import Channel, Disconnect, OnDisconnect, OnMessage
-from phalanx.launch.launchers.callback_agent import HELLO, Callback, set_options
-from phalanx.launch.messages import PING_S, Message, decode, encode
+from phalanx.launch.launchers.callback_agent import HELLO, Callback, from_frames, in_frames, set_options
+from phalanx.launch.messages import PING_S, Message, decode
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class CallbackServer:
         return _CallbackChannel(self, connection)
 
     def send(self, connection: Connection, message: Message) -> None:
-        self._socket.send_multipart([connection.identity, encode(message)])
+        self._socket.send_multipart([connection.identity, *in_frames(message)])
 
     def close(self) -> None:
         for task in self._tasks:
@@ -79,13 +79,13 @@ class CallbackServer:
 
     async def _receive(self) -> None:
         while True:
-            frames = await self._socket.recv_multipart()
-            message = decode(frames[-1])
-            connection = next((one for one in self.connections if one.identity == frames[0]), None)
-            if message is None or len(frames) != 2:
+            identity, *frames = await self._socket.recv_multipart()
+            message = decode(from_frames(frames))
+            connection = next((one for one in self.connections if one.identity == identity), None)
+            if message is None:
                 continue
             if connection is None:
-                self._admit(frames[0], message)
+                self._admit(identity, message)
             elif message.get("event") == "bye":
                 connection.closed.set()
                 if connection.on_message is None:
