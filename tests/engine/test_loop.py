@@ -38,6 +38,9 @@ class Written:
     def save(self, state: TrainState) -> None:
         self.calls.append(("save", state.step))
 
+    def rejoined(self, state: TrainState, text: str) -> None:
+        self.calls.append(("rejoined", state.step))
+
     def of(self, name: str) -> list[int]:
         return [step for call, step in self.calls if call == name]
 

@@ -20,7 +20,8 @@ from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
-from phalanx.exchange.base import LostWorker
+from phalanx.exchange.base import Exchange, GivenUp, LostWorker, PlaceTaken
+from phalanx.net.waiting import say
 from phalanx.observe.outcome import print_outcome, save_curves
 from phalanx.roles.agree import Agreed, agree
 from phalanx.roles.build import Training, build_training
@@ -52,6 +53,9 @@ def train_as(request: Request, console: Console, role: Role, log: Console | None
             if role.rank == 0 and known is None:
                 held.enter_context(hold_run(reports.folder.path))
             return _train(agreed, training, reports, started)
+    except PlaceTaken as error:
+        say(f"{error.what}: {error.why}")
+        return Result(0, role.run)  # a failure would have some launchers start this process again
     except LostWorker as error:
         if not role.elastic:
             raise
@@ -75,7 +79,7 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
             with user_code(lambda: _after_correction(folder)):
                 callbacks.call("on_start", state.step)
                 finished = trainer.fit(state, training.pipeline, boundary)
-                if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
+                if _agree_to_end(callbacks, exchange) and not finished and not stop.received:
                     finished = True
                     reports.observer.emit(ev.Note(state.step, callbacks.reason(state.step)))
                 callbacks.call("on_end", state.step)
@@ -101,6 +105,14 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
         _summarise(agreed, training, reports, trainer, finished)
     reports.observer.close()
     return Result(0 if finished else stop.exit_code or EXIT_USER, folder.path)
+
+
+def _agree_to_end(callbacks: Callbacks, exchange: Exchange) -> bool:
+    """Whether a callback of any worker has asked for the end. One that was taken for lost has left already."""
+    try:
+        return callbacks.agree(exchange.group.sum)
+    except GivenUp:
+        return False
 
 
 def _engine(agreed: Agreed, training: Training) -> Engine:

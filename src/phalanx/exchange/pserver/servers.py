@@ -24,18 +24,27 @@ _LOOK_MS = 500  # between looks at whether the servers still live
 class Servers:
     """One link for each server."""
 
-    def __init__(self, role: Role, timeout_s: float, watch: LivenessWatch | None = None) -> None:
+    def __init__(
+        self, role: Role, timeout_s: float, watch: LivenessWatch | None = None, *, patient: bool = False
+    ) -> None:
+        """`patient` waits for servers that cannot be reached for a while, once the job runs."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self.links: list[Link] = []
         for number, address in enumerate(role.servers):
             self.links.append(Link(self._context, number, address, role.key, role.rank, timeout_s, watch))
+            self.links[-1].patient = patient
             self._poller.register(self.links[-1].socket, zmq.POLLIN)
 
     def join(self, job: ServerJob) -> list[dict[str, Any]]:
         """Join at all servers at once: making its optimizer takes each of them seconds. Returns their welcomes."""
         with ThreadPoolExecutor(len(self.links)) as pool:
             return list(pool.map(lambda link: link.join(job), self.links))
+
+    def rejoin(self, job: ServerJob) -> list[dict[str, Any]]:
+        """Join again at all servers, also at those that have not taken this worker for lost yet."""
+        with ThreadPoolExecutor(len(self.links)) as pool:
+            return list(pool.map(lambda link: link.rejoin(job), self.links))
 
     def link(self, slice_: Slice) -> Link:
         return self.links[slice_.server]

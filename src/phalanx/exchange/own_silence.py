@@ -1,0 +1,52 @@
+"""Whether this process itself was silent: stopped, or on a machine that was suspended.
+
+When it continues, the others have taken it for lost and may have ended. They are not to blame then.
+"""
+
+import time
+
+from phalanx.exchange.base import LostWorker
+
+_PART = 2 / 3  # of the silence that others allow: from here on some of them may have given up
+_CONNECT_AGAIN_S = 2.0  # for its connections to come back
+
+
+class OwnSilence:
+    """Looks at the clocks again and again. A pause without any work of this process is one in which it was stopped.
+
+    Code that keeps Python's lock for long delays a look as well, but it works, and heartbeats do not need the lock.
+    """
+
+    def __init__(self, me: str, silence_s: float, longest_look_s: float) -> None:
+        self._me, self._silence_s, self._longest_look_s = me, silence_s, longest_look_s
+        self._looked, self._worked = time.monotonic(), time.process_time()
+        self._stopped_s = 0.0
+        self._since_s = 0.0  # that it has run since then
+
+    def look(self) -> float:
+        """Call this often. Returns the seconds since the last call in which another process may be called silent.
+
+        Those are none in which this one was stopped, and none in which it may still be connecting again.
+        """
+        now, worked = time.monotonic(), time.process_time()
+        passed_s, worked_s = now - self._looked, worked - self._worked
+        self._looked, self._worked = now, worked
+        ran_s = min(passed_s, self._longest_look_s)
+        self._since_s += ran_s
+        if passed_s > _PART * self._silence_s and passed_s > 2 * self._longest_look_s and worked_s < passed_s / 2:
+            self._stopped_s, self._since_s, ran_s = passed_s, 0.0, 0.0
+        elif self._since_s > self._silence_s:
+            self._stopped_s = 0.0  # what is lost from now on has another cause
+        return 0.0 if self._stopped_s and self._since_s < _CONNECT_AGAIN_S else ran_s
+
+    def loss(self) -> LostWorker | None:
+        """The error of a process that stood still until a moment ago, and is not in its job any more."""
+        if not self._stopped_s:
+            return None
+        return LostWorker(
+            f"{self._me} was taken for lost after {self._silence_s:g} s of silence",
+            why=f"it stood still for {self._stopped_s:.0f} s: it was stopped (SIGSTOP, Ctrl-Z, a debugger), or its "
+            "machine was suspended; the others have ended or gone on without it",
+            remedy="go on with phalanx train --resume",
+            lost=self._me,
+        )
