@@ -21,11 +21,13 @@ from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
 from phalanx.exchange.base import Exchange, GivenUp, LostWorker, PlaceTaken
+from phalanx.machine.ending import leave_ending
 from phalanx.net.waiting import say
 from phalanx.observe.outcome import print_outcome, save_curves
 from phalanx.roles.agree import Agreed, agree
 from phalanx.roles.build import Training, build_training
 from phalanx.roles.console import claim
+from phalanx.roles.out_of_memory import naming_out_of_memory
 from phalanx.roles.reports import Reports, open_reports
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
@@ -44,7 +46,7 @@ def train_as(request: Request, console: Console, role: Role, log: Console | None
         claim(sys.stdout)
     known = request.resume.path if request.resume else role.run
     try:
-        with contextlib.ExitStack() as held:
+        with naming_out_of_memory(role, request.config), contextlib.ExitStack() as held:
             if role.rank == 0 and known is not None:
                 held.enter_context(hold_run(known))
             agreed = agree(request, role)
@@ -59,6 +61,7 @@ def train_as(request: Request, console: Console, role: Role, log: Console | None
     except LostWorker as error:
         if not role.elastic:
             raise
+        leave_ending(error)
         console.print(Text(f"{error.what}; there was nothing new to save"), soft_wrap=True)
         return Result(EXIT_REFORM, role.run)
 
@@ -76,7 +79,7 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
         try:
             if boundary is not None and agreed.request.resume is None:
                 trainer.save(state)  # so that there always is something to go on from
-            with user_code(lambda: _after_correction(folder)):
+            with user_code(lambda: _after_correction(folder)), naming_out_of_memory(agreed.role, agreed.config):
                 callbacks.call("on_start", state.step)
                 finished = trainer.fit(state, training.pipeline, boundary)
                 if _agree_to_end(callbacks, exchange) and not finished and not stop.received:
@@ -87,6 +90,7 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
             _report_stop(reports, state.step, f"{error.what}; {saved}" if saved else error.what)
             if saved:
+                leave_ending(error)
                 return Result(EXIT_REFORM, folder.path)
             raise
         except UserError as error:

@@ -1,4 +1,4 @@
-"""A worker that the servers took for lost, and that continues: async and ssp take it back, sync tells it why it ends."""
+"""A worker that was taken for lost and continues: async and ssp take it back, sync tells it why it ends."""
 
 import os
 import signal

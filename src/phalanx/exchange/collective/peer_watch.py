@@ -12,6 +12,7 @@ from phalanx.exchange.base import LostWorker
 from phalanx.exchange.collective.connectivity import trainer_of
 from phalanx.exchange.collective.gloo import listening_address, open_sockets, shut_down_connections
 from phalanx.exchange.liveness import Listener, LivenessWatch, Peer
+from phalanx.machine.ending import leave_ending
 from phalanx.machine.processes import start_time
 from phalanx.net.interfaces import is_loopback
 from phalanx.net.waiting import Store, gather, here, say
@@ -89,6 +90,7 @@ class PeerWatch:
         """End the process: the training thread is in code that does not notice, and the job is over."""
         if not self._noticed.is_set():
             sys.stdout.flush()
+            leave_ending(loss)
             say(f"error: {loss}")
             os._exit(EXIT_USER)
 
