@@ -294,12 +294,15 @@ class JobSupervisor:
 
     async def _report(self, cause: LostRole) -> int:
         """Show which role failed first, where and how, its log, and how to resume."""
-        log = log_path(self._job.logs, cause.name)
+        name, said = cause.name, f"{cause.name} on {cause.host} {cause.how}"
+        if cause.is_survivor and cause.lost in self._roles.agents:  # the network may be cut, or it runs again
+            name, host = cause.lost, self._roles.agents[cause.lost].name
+            said = f"{name} on {host} was lost, as {cause.name} on {cause.host} says"
+        log = log_path(self._job.logs, name)
         ending = last_lines(log)
-        error = f": {cause.error}" if cause.error else ""
-        self._record.cause = f"{cause.name} on {cause.host} {cause.how}{error}"
+        self._record.cause = f"{said}: {cause.error}" if cause.error else said
         self._screen.warn(f"{self._record.cause}; the job ends")
-        if self._roles.has_terminal(cause.name):  # its last lines are on this terminal
+        if self._roles.has_terminal(name):  # its last lines are on this terminal
             self._screen.warn(f"log: {log}")
         else:
             self._screen.warn(f"last lines of {log}:" if ending else f"{log} is empty")

@@ -60,7 +60,7 @@ class Link:
         self._seal = make_seal(key)
         self._process: memory.ProcessWatch | None = None  # the server's, where it is on this machine
         self._waited_s, self._looked = 0.0, time.monotonic()
-        self._unreachable = False  # as of the last look
+        self._cut_off: float | None = None  # when it was lost and its host could not be reached, at last
         self._ever_heard = False
         self._up_since: float | None = None  # while it has never replied: since when it is connected
         self._sequence = 0
@@ -238,13 +238,19 @@ class Link:
     def _check_lost(self, watch: LivenessWatch) -> None:
         """Raise if the server is lost. One that cannot be reached may be waited for: a network that is cut heals."""
         lost = watch.lost(self.address)
-        unreachable = lost is not None and watch.ending(self.address) is Ending.UNREACHABLE
-        if lost is not None and not (unreachable and self.patient):
+        if lost is None:
+            self._cut_off = None
+            return
+        ending, now = watch.ending(self.address), time.monotonic()
+        if self.patient and ending is Ending.UNREACHABLE:
+            if self._cut_off is None:
+                say(f"{lost.what}: {lost.why}; waiting for it, at most {self._timeout_s:g} s")
+            self._cut_off = now
+        # Once the network is mended, connections need a moment to come back.
+        mending = self._cut_off is not None and now - self._cut_off < watch.silence_s
+        if ending is Ending.ENDED or not mending:
             hindered = hindrance(self._process.pid) if self._process is not None else ""
             raise self.trouble(hindered or "is gone or silent", f"{lost.why}; ")
-        if lost is not None and not self._unreachable:
-            say(f"{lost.what}: {lost.why}; waiting for it, at most {self._timeout_s:g} s")
-        self._unreachable = unreachable
 
     def _check_replies(self, up: bool) -> None:
         """A server that is connected and never replies does not accept this worker."""
