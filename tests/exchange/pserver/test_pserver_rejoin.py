@@ -10,7 +10,7 @@ import pytest
 from tests.exchange.pserver.pserver_jobs import JobOfProcesses
 from tests.waiting import until
 
-LONG = 3000.0
+LONG, STEPS = 3000.0, 400
 
 
 def freeze(job: JobOfProcesses, worker: ForkServerProcess) -> None:
@@ -29,7 +29,7 @@ def thaw(worker: ForkServerProcess) -> None:
 def test_a_frozen_worker_joins_again_at_the_step_of_the_others(
     job: JobOfProcesses, mode: str, rank: int, remote: bool
 ) -> None:
-    settings: dict[str, Any] = {"mode": mode, "remote": remote, "timeout_s": LONG, "pause_s": 0.02, "steps": 1000}
+    settings: dict[str, Any] = {"mode": mode, "remote": remote, "timeout_s": LONG, "pause_s": 0.05, "steps": STEPS}
     workers = [job.start_worker(number, **settings) for number in range(2)]
     name, other = f"trainer-{rank}", f"trainer-{1 - rank}"
     until(lambda: min(len(job.steps(f"trainer-{number}")) for number in range(2)) > 5)
@@ -45,11 +45,11 @@ def test_a_frozen_worker_joins_again_at_the_step_of_the_others(
     assert back["text"].startswith(said)
     job.join(120)
     assert [process.exitcode for process in [*workers, *job.servers]] == [0, 0, 0, 0]
-    assert job.steps(other) == list(range(1000))
+    assert job.steps(other) == list(range(STEPS))
     steps = job.steps(name)
     before = steps.index(back["rejoined"])  # a step may have been made, and not been written down yet
     assert before - 1 in (froze_at, froze_at + 1)
-    assert steps == [*range(before), *range(back["rejoined"], 1000)]
+    assert steps == [*range(before), *range(back["rejoined"], STEPS)]
     for number in range(2):
         assert job.lines(f"trainer-{number}")[-1]["counted"] == [2.0, 1.0]  # both are there at the end
     joins = [line for line in job.log(0) if line["kind"] == "join" and line["rejoined"]]
@@ -58,7 +58,7 @@ def test_a_frozen_worker_joins_again_at_the_step_of_the_others(
 
 @pytest.mark.parametrize("job", [(2, 2, "tcp", 3.0)], indirect=True)
 def test_a_frozen_worker_whose_place_was_taken_ends_and_leaves_the_other_alone(job: JobOfProcesses) -> None:
-    settings: dict[str, Any] = {"mode": "async", "remote": True, "timeout_s": LONG, "pause_s": 0.02, "steps": 800}
+    settings: dict[str, Any] = {"mode": "async", "remote": True, "timeout_s": LONG, "pause_s": 0.05, "steps": STEPS}
     job.start_worker(0, **settings)
     frozen = job.start_worker(1, **settings)
     until(lambda: len(job.steps("trainer-1")) > 5)
@@ -72,7 +72,7 @@ def test_a_frozen_worker_whose_place_was_taken_ends_and_leaves_the_other_alone(j
     job.join(120)
     assert again.exitcode == 0
     steps = job.steps("again")
-    assert steps == list(range(steps[0], 800))  # it was not disturbed
+    assert steps == list(range(steps[0], STEPS))  # it was not disturbed
     assert sum(line["kind"] == "join" for line in job.log(0)) == 3
 
 
