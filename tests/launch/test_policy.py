@@ -25,6 +25,7 @@ def test_roles_that_ended_because_of_another_one_are_not_the_cause() -> None:
     survivor = LostRole("trainer", 0, "a", 2, error="trainer-1 is gone or silent", lost="trainer-1")
     memory = LostRole("trainer", 1, "b", 2, error="trainer-1 on b is out of memory")
     assert cause_of([survivor, memory]) is memory
+    assert survivor.how == "ended because it lost trainer-1"
     assert Policy(independent=False).decide([survivor, memory], 2, None) == End(memory)
     stopped = LostRole("trainer", 1, "b", -9, hindrance="is stopped", lost="trainer-1")
     assert not stopped.is_survivor

@@ -38,6 +38,8 @@ class LostRole:
     def how(self) -> str:
         if self.hindrance:
             return self.hindrance
+        if self.is_survivor and self.lost:
+            return f"ended because it lost {self.lost}"
         if self.code is None:
             return f"was lost with its host: {self.why}"
         if self.code < 0:
