@@ -18,6 +18,8 @@ class UserError(Exception):
     train() has no argument 'epoch' - did you mean epochs, warmup_epochs, lr_step_epochs?
     """
 
+    lost = ""  # the role whose loss is the cause, such as trainer-1, where another process is
+
     def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
         self.what, self.why, self.remedy = what, why, remedy
         super().__init__(what, why, remedy)

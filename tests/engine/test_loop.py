@@ -1,16 +1,18 @@
 """The loop: what is due when, stopping in the middle, and taking up a run where it was stopped."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.data.base import Batch
+from phalanx.data.pipeline import Pipeline
 from phalanx.engine.evaluate import Interrupted
 from phalanx.engine.loop import StepPlan, make_plan, train
 from phalanx.engine.state import TrainState
-from phalanx.engine.step import Measurements
+from phalanx.engine.step import Engine, Measurements
 from phalanx.errors import UserError
+from phalanx.exchange.base import Exchange, GivenUp, Rejoined
 from tests.data.samples import assert_helpful
 from tests.engine.tiny import TinyRun, network, same, tiny_run
 
@@ -38,6 +40,9 @@ class Written:
     def save(self, state: TrainState) -> None:
         self.calls.append(("save", state.step))
 
+    def rejoined(self, state: TrainState, text: str) -> None:
+        self.calls.append(("rejoined", state.step))
+
     def of(self, name: str) -> list[int]:
         return [step for call, step in self.calls if call == name]
 
@@ -64,6 +69,28 @@ def test_evaluation_is_due_at_its_steps_and_at_the_end_once(
 def test_saving_is_due_at_its_steps_and_at_the_end(step: int, due: bool, tiny: TinyRun) -> None:
     tiny.state.step = step
     assert PLAN.save_due(tiny.state) == due
+
+
+def test_a_worker_that_was_given_up_goes_on_at_the_step_of_the_others(tiny: TinyRun) -> None:
+    class Frozen(Written):
+        def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
+            if state.step == 3 and not self.of("rejoined"):
+                raise GivenUp("trainer-1 was taken for lost")
+            super().report(state, batch, measurements)
+
+    back = Rejoined(tiny.plan.steps_per_epoch + 1, "it joined again")
+    exchange = replace(tiny.exchange, rejoin=lambda given_up: back)
+    written = Frozen()
+    train(tiny.state, tiny.pipeline, exchange, tiny.engine, tiny.plan, written, bool)
+    assert written.of("step") == [1, 2, *range(back.step + 1, tiny.plan.total_steps + 1)]
+    assert written.of("rejoined") == [back.step]
+    with pytest.raises(GivenUp):
+        train(*_again(tiny), Frozen(), bool)
+
+
+def _again(tiny: TinyRun) -> tuple[TrainState, Pipeline, Exchange, Engine, StepPlan]:
+    tiny.state.move_to(0, tiny.plan.steps_per_epoch, tiny.plan.samples_per_step)
+    return tiny.state, tiny.pipeline, tiny.exchange, tiny.engine, tiny.plan
 
 
 @pytest.fixture

@@ -125,6 +125,8 @@ def test_a_finished_run_whose_last_evaluation_is_missing_is_not_finished(tmp_pat
 
         def save(self, *_: object) -> None: ...
 
+        def rejoined(self, *_: object) -> None: ...
+
         def evaluate(self, *_: object) -> bool:
             raise Interrupted
 

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from phalanx.errors import UserError
-from phalanx.exchange.liveness import Listener, LivenessWatch
+from phalanx.exchange.liveness import Listener, LivenessWatch, Peer
 from tests.processes import preload, start
 from tests.waiting import until
 
@@ -33,7 +33,7 @@ def listen(told: Connection) -> None:
 
 @contextmanager
 def watching(endpoint: str, key: str = "secret") -> Iterator[LivenessWatch]:
-    watch = LivenessWatch("me", {endpoint: "the other"}, SILENCE_S, key=key)
+    watch = LivenessWatch("me", {endpoint: Peer("the other")}, SILENCE_S, key=key)
     try:
         yield watch
     finally:

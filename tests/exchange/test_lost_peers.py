@@ -154,9 +154,9 @@ def test_a_partition_ends_a_collective_job_on_both_sides(lab: Lab, tmp_path: Pat
 @pytest.mark.lab
 @pytest.mark.parametrize("mode", ["sync", "ssp:2"])  # in both a step says that both workers are there
 def test_a_partition_in_a_pserver_job(lab: Lab, tmp_path: Path, mode: str) -> None:
-    """The server and one worker here, the other worker there."""
+    """The server and one worker here, the other worker there: sync ends on both sides, ssp goes on and heals."""
     run, role = tmp_path / "run", dmlc(lab.address("h1"), 2)
-    words = [*TRAIN, *ENDLESS, *QUICK, f"exchange.mode={mode}", "--out", str(run)]
+    words = [*TRAIN, *ENDLESS, *QUICK, f"exchange.mode={mode}", "--out", str(run), "--log-dir", str(tmp_path)]
     worker_0 = {**role("worker"), "DMLC_WORKER_ID": "0"}
     with ending() as started:
         started += [lab.start("h1", words, env=role(name), cwd=tmp_path) for name in ("scheduler", "server")]
@@ -164,20 +164,48 @@ def test_a_partition_in_a_pserver_job(lab: Lab, tmp_path: Path, mode: str) -> No
         started.append(lab.start("h2", words, env={**worker_0, "DMLC_WORKER_ID": "1"}, cwd=tmp_path))
         training(run, *started[1:])
         gone = f"worker 1 at {lab.address('h2')} is gone: its connection broke, or was silent for 6 s"
+        server_log = tmp_path / "server-0.log"
         with partition(lab):
-            cut_off = said(started[3])
-            if mode != "sync":
+            if mode == "sync":
+                cut_off, here_ = said(started[3]), said(started[2])
+                assert gone in here_
+            else:
+                until(lambda: gone in server_log.read_text())
                 reached = steps(run)
                 until(lambda: steps(run) > reached + 20)
-                os.kill(lab.inner(started[2]), signal.SIGKILL)
-            here_, server = said(started[2]), said(started[1])
+                assert started[3].poll() is None
+        if mode != "sync":
+            until(lambda: "is back" in server_log.read_text())
+            reached = steps(run)
+            until(lambda: steps(run) > reached + 20)  # in ssp the first worker does not get ahead of the other one
+            for process in started[2:]:
+                os.kill(lab.inner(process), signal.SIGINT)
+            cut_off, here_ = said(started[3]), said(started[2])
+            assert [process.returncode for process in started[2:]] == [130, 130]
+        server = said(started[1])
     assert f"parameter server 0 at tcp://{lab.address('h1')}:" in cut_off
-    assert "no sign of life for 6 s" in cut_off
-    if mode == "sync":
-        assert gone in here_
-    else:
+    assert "no sign of life for 6 s: its host or the network between is down" in cut_off
+    if mode != "sync":
         assert f"{gone}; the others go on without it" in server
-        assert "all workers are gone; ending" in server
+        assert f"worker 1 at {lab.address('h2')} is back, and goes on with step " in server
+
+
+def test_a_stopped_worker_of_a_collective_job_started_by_hand(tmp_path: Path) -> None:
+    """The other one says that it is stopped; when it continues, it does not blame the other one."""
+    run, role = tmp_path / "run", ranks("127.0.0.1", 2)
+    with ending() as started:
+        started += [here(role(rank), *ENDLESS, *QUICK, "--out", str(run)) for rank in range(2)]
+        training(run, *started)
+        started[1].send_signal(signal.SIGSTOP)
+        output = said(started[0])
+        assert started[0].returncode == 2, output
+        assert "(127.0.0.1) is stopped (by SIGSTOP or Ctrl-Z; SIGCONT continues it)" in output
+        assert "error: trainer-1 on " in output
+        started[1].send_signal(signal.SIGCONT)
+        output = said(started[1])
+        assert started[1].returncode == 2, output
+        assert "error: trainer-1 was taken for lost after 6 s of silence" in output
+        assert "it stood still for " in output
 
 
 def launch(lab: Lab, *words: str) -> list[str]:

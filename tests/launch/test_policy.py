@@ -21,6 +21,27 @@ def test_the_cause_is_the_lost_role_and_not_a_survivor() -> None:
     assert "no message" in HOST.how
 
 
+def test_roles_that_ended_because_of_another_one_are_not_the_cause() -> None:
+    survivor = LostRole("trainer", 0, "a", 2, error="trainer-1 is gone or silent", lost="trainer-1")
+    memory = LostRole("trainer", 1, "b", 2, error="trainer-1 on b is out of memory")
+    assert cause_of([survivor, memory]) is memory
+    assert survivor.how == "ended because it lost trainer-1"
+    assert Policy(independent=False).decide([survivor, memory], 2, None) == End(memory)
+    stopped = LostRole("trainer", 1, "b", -9, hindrance="is stopped", lost="trainer-1")
+    assert not stopped.is_survivor
+    assert stopped.how == "is stopped"
+    assert cause_of([survivor, stopped]) is stopped
+    assert Policy(independent=False, max_restarts=1).decide([survivor, stopped], 2, None) == NewGroup(stopped, 2)
+    killed = LostRole("trainer", 1, "b", -9, "the kernel's OOM killer ran")
+    assert killed.how == "was killed by SIGKILL: the kernel's OOM killer ran"
+
+
+def test_an_async_trainer_that_lost_the_servers_is_restarted() -> None:
+    """It is no mistake of the user's: the network between them may have been cut."""
+    cut_off = LostRole("trainer", 1, "b", 2, error="parameter server 0 is gone or silent", lost="server-0")
+    assert Policy(independent=True).decide([cut_off], 3, None) == Restart((cut_off,))
+
+
 def test_a_synchronous_job_ends_by_default() -> None:
     assert Policy(independent=False).decide([KILLED, LEFT], 3, None) == End(KILLED)
     assert not Policy(independent=False).elastic

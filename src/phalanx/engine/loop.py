@@ -15,7 +15,7 @@ from phalanx.engine.evaluate import Interrupted
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, Measurements, train_step
 from phalanx.errors import UserError
-from phalanx.exchange.base import AsyncWorkerGroup, Exchange
+from phalanx.exchange.base import AsyncWorkerGroup, Exchange, GivenUp
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,10 @@ class LoopHooks(Protocol):
         """When a checkpoint is due, and before the loop stops."""
         ...
 
+    def rejoined(self, state: TrainState, text: str) -> None:
+        """After this worker was taken for lost, and has joined the others again."""
+        ...
+
 
 def train(
     state: TrainState,
@@ -92,6 +96,28 @@ def train(
 
     An elastic job gives its `boundary`, so that a step can be undone when a worker is lost.
     """
+    while True:
+        try:
+            return _train(state, pipeline, exchange, engine, plan, hooks, stopping, boundary)
+        except GivenUp as given_up:
+            if exchange.rejoin is None:
+                raise
+            back = exchange.rejoin(given_up)
+        state.move_to(back.step, plan.steps_per_epoch, plan.samples_per_step)
+        hooks.rejoined(state, back.text)
+
+
+def _train(
+    state: TrainState,
+    pipeline: Pipeline,
+    exchange: Exchange,
+    engine: Engine,
+    plan: StepPlan,
+    hooks: LoopHooks,
+    stopping: Callable[[], bool],
+    boundary: Boundary | None,
+) -> bool:
+    """The same, until the others take this worker for lost."""
     state.model.train()
     try:
         if plan.evaluation_due(state):  # the run was stopped while it evaluated

@@ -129,7 +129,10 @@ class TrainState:
     def move_to(self, step: int, steps_per_epoch: int, samples_per_step: int) -> None:
         """Set the position to the start of a step, for a worker that joins a running job."""
         self.step = self.evaluated_step = step
+        before = self.epoch
         self.epoch, number = divmod(step, steps_per_epoch)
+        if self.epoch != before:
+            self.epoch_totals = Totals()  # the epoch that it left is not completed
         self.start = number * samples_per_step
 
     def numbers(self) -> dict[str, Any]:

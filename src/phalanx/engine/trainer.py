@@ -264,6 +264,10 @@ class Trainer:
         self.observer.emit(ev.Checkpoint(state.step, str(path), time.perf_counter() - begin, size))
         self.callbacks.call("on_saved", state.step, path)
 
+    def rejoined(self, state: TrainState, text: str) -> None:
+        """After this worker was taken for lost: tell the user where it goes on."""
+        self.observer.emit(ev.Note(state.step, text))
+
     def _rotate(self, state: TrainState) -> None:
         try:
             if state.best is not None and state.best.step == state.step and self.config.checkpoint.keep_best:

@@ -1,6 +1,6 @@
 """What the engine asks of an update method: to exchange gradients, to act as one group of workers, to save state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -12,7 +12,27 @@ from phalanx.errors import UserError
 
 
 class LostWorker(UserError):
-    """Another process of the job is gone or silent; this one cannot go on alone."""
+    """Another process of the job is gone or silent; this one cannot go on alone. `lost` is its role, where known."""
+
+    def __init__(self, what: str, *, why: str = "", remedy: str = "", lost: str = "") -> None:
+        super().__init__(what, why=why, remedy=remedy)
+        self.lost = lost
+
+
+class GivenUp(LostWorker):
+    """The others took this worker for lost, and go on without it. `Exchange.rejoin` joins them again."""
+
+
+class PlaceTaken(UserError):
+    """The others took this worker for lost, and another process has its place now: this one has nothing to do."""
+
+
+@dataclass(frozen=True)
+class Rejoined:
+    """A worker is back in its job: the step that it continues with, and what to tell the user."""
+
+    step: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -152,6 +172,7 @@ class Exchange:
     residuals: ResidualState | None = None  # where gradients are compressed
     recovery: Recovery | None = None  # where the survivors of a lost worker can save the last completed step
     joined_step: int | None = None  # the step to continue with, where this worker joins a running job
+    rejoin: Callable[[GivenUp], Rejoined] | None = None  # where a worker that was given up may join again
     sync_bn: bool = False  # whether all workers take part in every micro-batch, with or without samples
     connections: ExitStack = field(default_factory=ExitStack)  # to the other processes of the job
 

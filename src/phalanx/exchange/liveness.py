@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from hashlib import blake2b
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -23,6 +24,9 @@ from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig
 from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
+from phalanx.exchange.own_silence import OwnSilence
+from phalanx.machine.process_state import hindrance
+from phalanx.machine.processes import start_time
 from phalanx.net.curve import needs_curve, secure_client, secure_server
 from phalanx.net.interfaces import candidate_ports
 from phalanx.net.key import key_for
@@ -46,7 +50,8 @@ def grace_s(silence_s: float) -> float:
 def heartbeats(silence_s: float) -> dict[zmq.SocketOption, int]:
     """Options that close a silent connection: a beat, four beats without a reply, and one to connect again."""
     beat_ms = max(1, int(1000 * silence_s / 6))
-    return {zmq.HEARTBEAT_IVL: beat_ms, zmq.HEARTBEAT_TIMEOUT: 4 * beat_ms}
+    # While the network is cut, the kernel waits longer and longer before it tries to connect again: start it anew.
+    return {zmq.HEARTBEAT_IVL: beat_ms, zmq.HEARTBEAT_TIMEOUT: 4 * beat_ms, zmq.CONNECT_TIMEOUT: max(1000, beat_ms)}
 
 
 def presence_id(key: str, rank: int) -> bytes:
@@ -60,11 +65,14 @@ def _digest(key: str) -> bytes:
 
 def watch_servers(role: Role, exchange: ExchangeConfig) -> "LivenessWatch":
     """A worker's watch over the parameter servers. From now on they know by it that the worker is alive."""
-    names = {address: f"parameter server {number} at {address}" for number, address in enumerate(role.servers)}
+    peers = {
+        address: Peer(f"parameter server {number} at {address}", f"server-{number}")
+        for number, address in enumerate(role.servers)
+    }
     key = key_for(role.servers, role.key)
     known_by = presence_id(key, role.rank)
     return LivenessWatch(
-        role.name, names, exchange.silence_s, key=key, routing_id=known_by, timeout_s=exchange.timeout_s
+        role.name, peers, exchange.silence_s, key=key, routing_id=known_by, timeout_s=exchange.timeout_s
     )
 
 
@@ -100,11 +108,35 @@ class Listener:
         self.context.term()
 
 
+class Ending(Enum):
+    """What became of a process that is lost."""
+
+    ENDED = "its process has ended: connections to it are refused"
+    SILENT = "its host is there, but the process has given no sign of life for {silence_s:g} s"
+    UNREACHABLE = "no sign of life for {silence_s:g} s: its host or the network between is down"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A process to watch: its name in messages, its role, and where it is on this machine its pid and start time."""
+
+    name: str
+    role: str = ""
+    process: tuple[int, int | None] | None = None
+
+    @property
+    def hindrance(self) -> str:
+        """What keeps it from running, where this machine can tell."""
+        if self.process is None or start_time(self.process[0]) != self.process[1]:
+            return ""
+        return hindrance(self.process[0])
+
+
 @dataclass
 class _Watched:
     """A process that is watched, and the state of the connection to it."""
 
-    name: str
+    peer: Peer
     up: bool = False
     ever: bool = False
     down_s: float = 0.0  # since its connection broke, without the time in which this process was stopped
@@ -113,7 +145,7 @@ class _Watched:
 
 
 class LivenessWatch:
-    """Connections to processes ({endpoint: name}), and which of those are lost.
+    """Connections to processes (by endpoint), and which of those are lost.
 
     `on_loss` is called once, in the watch's thread. `routing_id` is the identity of this connection for the others.
     With `timeout_s` the watch prints every so often which process is missing, until all have been there once; the
@@ -123,7 +155,7 @@ class LivenessWatch:
     def __init__(
         self,
         me: str,
-        watched: Mapping[str, str],
+        watched: Mapping[str, Peer],
         silence_s: float,
         *,
         key: str = "",
@@ -132,7 +164,8 @@ class LivenessWatch:
         on_loss: Callable[[LostWorker], None] | None = None,
     ) -> None:
         self._me, self.silence_s, self._on_loss = me, silence_s, on_loss
-        self._watched = {_resolved(endpoint): _Watched(name) for endpoint, name in watched.items()}
+        self._watched = {_resolved(endpoint): _Watched(peer) for endpoint, peer in watched.items()}
+        self.own_silence = OwnSilence(me, silence_s, 2 * _LOOK_S)
         self._endpoints = {endpoint: _resolved(endpoint) for endpoint in watched}
         self._broken: list[str] = []  # endpoints whose connection broke, the first one first
         self._changed = threading.Condition()
@@ -165,7 +198,7 @@ class LivenessWatch:
                 self._changed.wait(left)
         if missing:
             raise UserError(
-                f"{self._me} on {here()} cannot connect to {self._watched[missing[0]].name} at {missing[0]}",
+                f"{self._me} on {here()} cannot connect to {self._watched[missing[0]].peer.name} at {missing[0]}",
                 why=f"{_state(missing[0])}, for {timeout_s:g} s",
                 remedy="open that port between the hosts (--port-range says which are used); "
                 "all processes need the same PHALANX_KEY",
@@ -188,7 +221,13 @@ class LivenessWatch:
                     break
                 self._changed.wait(left)
         chosen = confirmed or (found if within_s else [])
+        if within_s and not chosen:
+            return self.own_silence.loss()
         return self._loss(chosen[0]) if chosen else None
+
+    def ending(self, endpoint: str) -> Ending:
+        """What became of a process that is lost."""
+        return _ending(self._endpoints[endpoint])
 
     def expect(self, endpoint: str) -> None:
         """It has replied on another connection: so it is alive, whether or not this one is connected yet."""
@@ -214,24 +253,24 @@ class LivenessWatch:
             self._thread.join(10 * _LOOK_S)
 
     def _loss(self, endpoint: str) -> LostWorker:
-        return LostWorker(
-            f"{self._watched[endpoint].name} is gone or silent",
-            why=_ending(endpoint, self.silence_s),
+        peer = self._watched[endpoint].peer
+        hindered = peer.hindrance
+        return self.own_silence.loss() or LostWorker(
+            f"{peer.name} {hindered or 'is gone or silent'}",
+            why=(Ending.SILENT if hindered else _ending(endpoint)).value.format(silence_s=self.silence_s),
             remedy="see its last lines, in logs/ of the run's folder; then go on with --resume",
+            lost=peer.role,
         )
 
     def _run(self) -> None:
-        before = time.monotonic()
         poller = zmq.Poller()
         poller.register(self._monitor, zmq.POLLIN)
         poller.register(self._socket, zmq.POLLIN)
         while not self._closing:
             poller.poll(int(1000 * _LOOK_S))
+            passed_s = self.own_silence.look()  # first: what is received may follow from it
             self._receive()
-            now = time.monotonic()
-            # While this process was stopped, it received nothing: that says nothing about the others.
-            self._count(min(now - before, 2 * _LOOK_S))
-            before = now
+            self._count(passed_s)
             self._announce()
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
@@ -283,7 +322,7 @@ class LivenessWatch:
         if not missing:
             self._announces = None
             return
-        name = self._watched[missing[0]].name
+        name = self._watched[missing[0]].peer.name
         self._announces.report(f"{self._me} on {here()} waits for {name}: {_state(missing[0])}")
 
 
@@ -295,23 +334,24 @@ def _state(endpoint: str) -> str:
     return "a process listens there, and does not answer as one of this job"
 
 
-def _ending(endpoint: str, silence_s: float) -> str:
+def _ending(endpoint: str) -> Ending:
     """What happened to a process that was alive."""
-    if endpoint.startswith("ipc:"):
-        return "its process has ended"
     error = _connect(endpoint)
-    if error is None:
-        return f"its host is there, but the process has given no sign of life for {silence_s:g} s"
-    if isinstance(error, ConnectionRefusedError):
-        return "its process has ended: connections to it are refused"
-    return f"no sign of life for {silence_s:g} s: its host or the network between is down"
+    if error is None or (endpoint.startswith("ipc:") and isinstance(error, TimeoutError | BlockingIOError)):
+        return Ending.SILENT
+    if isinstance(error, ConnectionRefusedError | FileNotFoundError):
+        return Ending.ENDED
+    return Ending.UNREACHABLE
 
 
 def _connect(endpoint: str) -> OSError | None:
     parts = urlsplit(endpoint)
-    if parts.scheme != "tcp":
-        return None
     try:
+        if parts.scheme != "tcp":
+            with sockets.socket(sockets.AF_UNIX) as connection:
+                connection.settimeout(_PROBE_S)
+                connection.connect(endpoint.removeprefix("ipc://"))
+                return None
         with sockets.create_connection((parts.hostname or "", parts.port or 0), timeout=_PROBE_S):
             return None
     except OSError as error:

@@ -32,11 +32,12 @@ from phalanx.launch.messages import (
 )
 from phalanx.launch.process_manager import ProcessManager
 from phalanx.launch.run_files import marker, read_chunk, refuse_taken, saved_checkpoint, verify_step, write_chunk
+from phalanx.machine.ending import ENDING
 from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.rewind import put_aside_after
 
-_SLOW = ("prepare", "verify", "end")
+_SLOW = ("prepare", "verify", "end", "inspect")
 RECORD = "job.json"  # in the run folder on the launching host
 
 
@@ -93,6 +94,8 @@ class Agent:
                     self._listen(message["names"], message["peers"], message["iface"], message["ports"])
                 case "start":
                     await self._start(message)
+                case "inspect":
+                    self._send({"event": "inspected", "roles": await asyncio.to_thread(self._processes.hindrances)})
                 case "signal":
                     self._processes.signal(message["roles"], message["signal"])
                 case "end":
@@ -177,10 +180,14 @@ class Agent:
         assert self._folder is not None  # only its owner can open it: inputs contain the job's key
         path = self._folder / f"{message['role']}.json"
         path.write_text(json.dumps(message["input"]), encoding="utf-8")
+        ending = path.with_suffix(ENDING)
+        ending.unlink(missing_ok=True)
         local = {"python": sys.executable, "input": str(path)}
         argv = [word if isinstance(word, str) else local[word["local"]] for word in message["argv"]]
         variables = {**self._variables, **message["environment"]}
-        await self._processes.start(message["role"], argv, variables, self._cwd, terminal=message["terminal"])
+        await self._processes.start(
+            message["role"], argv, variables, self._cwd, terminal=message["terminal"], ending=ending
+        )
 
     def _run_here(self) -> Path:
         assert self._run is not None

@@ -109,6 +109,15 @@ class AgentPool:
             agent.send({"request": "end", "grace_s": grace_s, "roles": names(agent)})
         await self.wait_until(lambda: all("ended" in agent.events for agent in self.live), grace_s + MARGIN_S)
 
+    async def inspect(self) -> dict[str, str]:
+        """What keeps roles from running, by name, as far as the live hosts tell in time."""
+        for agent in self.live:
+            agent.events.pop("inspected", None)
+            agent.send({"request": "inspect"})
+        await self.wait_until(lambda: all("inspected" in agent.events for agent in self.live), MARGIN_S)
+        found = [agent.events.get("inspected", {}).get("roles", {}) for agent in self.live]
+        return {name: text for roles in found for name, text in roles.items()}
+
     async def close(self) -> None:
         """Close all channels. An agent that does not answer ends by itself."""
         closing = [asyncio.create_task(agent.channel.close()) for agent in self.live if agent.channel is not None]

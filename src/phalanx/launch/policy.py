@@ -21,17 +21,29 @@ class LostRole:
     host: str
     code: int | None
     why: str = ""
+    error: str = ""  # with which it ended
+    lost: str = ""  # the role whose loss made it end, by its own account; its own name where it was silent itself
+    hindrance: str = ""  # why it was silent, of a role that did not end by itself
 
     @property
     def name(self) -> str:
         return f"{self.kind}-{self.rank}"
 
     @property
+    def is_survivor(self) -> bool:
+        """Whether it ended because another role was lost."""
+        return self.code == EXIT_REFORM or self.lost not in ("", self.name)
+
+    @property
     def how(self) -> str:
+        if self.hindrance:
+            return self.hindrance
+        if self.is_survivor and self.lost:
+            return f"ended because it lost {self.lost}"
         if self.code is None:
             return f"was lost with its host: {self.why}"
         if self.code < 0:
-            return f"was killed by {signal.Signals(-self.code).name}"
+            return f"was killed by {signal.Signals(-self.code).name}" + (f": {self.why}" if self.why else "")
         return f"ended with code {self.code}" + (f" ({self.why})" if self.why else "")
 
 
@@ -68,12 +80,14 @@ Decision = End | Restart | Continue | NewGroup
 
 
 def cause_of(lost: Sequence[LostRole]) -> LostRole:
-    """The role that most likely failed first. Survivors of a lost worker exit too, with EXIT_REFORM."""
+    """The role that most likely failed first. Survivors of a lost role exit too, and say so."""
 
     def priority(role: LostRole) -> int:
+        if role.is_survivor:
+            return 3
         if role.code is None:
             return 0
-        return 1 if role.code < 0 else 3 if role.code == EXIT_REFORM else 2
+        return 1 if role.code < 0 else 2
 
     return min(lost, key=priority)
 
@@ -100,7 +114,7 @@ class Policy:
     def decide(self, lost: Sequence[LostRole], world: int, capacity: int | None) -> Decision:
         """`world` is the number of trainers before the loss; `capacity` what the remaining hosts take (None: any)."""
         cause = cause_of(lost)
-        if cause.code == EXIT_USER:  # an error in settings or data: a restart would repeat it
+        if cause.code == EXIT_USER and not cause.is_survivor:  # an error in settings or data: a restart would repeat it
             return End(cause)
         rest = [role for role in lost if role.kind not in ("data", "evaluator")]
         evaluators = [role for role in lost if role.kind == "evaluator"]

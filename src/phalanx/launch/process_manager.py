@@ -3,13 +3,18 @@
 import asyncio
 import codecs
 import os
+import platform
 import secrets
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from phalanx.launch.messages import CHUNK_BYTES, GRACE_S, Message
+from phalanx.machine.ending import take_ending
+from phalanx.machine.memory import MemoryGroup, OomCounts, memory_group, oom_counts
+from phalanx.machine.process_state import hindrance
 from phalanx.machine.processes import MARK, readable_pipe, signal_group, signal_marked
 
 _DRAIN_S = 1.0  # for the last output of a role, if its child processes still hold its pipes open
@@ -23,6 +28,10 @@ class ManagedProcess:
     process: Process
     mark: str
     lifeline: int  # our end of its standard input
+    ending: Path | None  # where it leaves why it failed
+    group: MemoryGroup | None
+    oom_before: OomCounts
+    killed: bool = False  # by us
     watching: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
 
@@ -35,7 +44,14 @@ class ProcessManager:
         self._running: dict[str, ManagedProcess] = {}
 
     async def start(
-        self, name: str, argv: Sequence[str], variables: Mapping[str, str], cwd: str | None, *, terminal: bool
+        self,
+        name: str,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        cwd: str | None,
+        *,
+        terminal: bool,
+        ending: Path | None = None,
     ) -> None:
         """Start a role in a session of its own. With `terminal` it writes to our terminal directly.
 
@@ -61,7 +77,9 @@ class ProcessManager:
         finally:
             for descriptor in (lifeline, *(write_end for _, write_end in pipes.values())):
                 os.close(descriptor)
-        managed = self._running[name] = ManagedProcess(name, process, mark, held)
+        group = memory_group(process.pid)
+        managed = ManagedProcess(name, process, mark, held, ending, group, oom_counts(group))
+        self._running[name] = managed
         self._send({"event": "started", "role": name, "pid": process.pid})
         readers = {stream: reader for stream, (reader, _) in pipes.items()}
         managed.watching = asyncio.create_task(self._watch(managed, readers))
@@ -69,7 +87,13 @@ class ProcessManager:
     def signal(self, names: Sequence[str], number: int) -> None:
         for name in names:
             if name in self._running:
+                self._running[name].killed |= number == signal.SIGKILL
                 signal_group(self._running[name].process.pid, number)
+
+    def hindrances(self) -> dict[str, str]:
+        """What keeps roles from running: stopped, swapped out, waiting for a device. Takes a moment."""
+        found = {name: hindrance(managed.process.pid) for name, managed in list(self._running.items())}
+        return {name: text for name, text in found.items() if text}
 
     async def end(self, names: Sequence[str] | None = None, grace_s: float = GRACE_S) -> None:
         """SIGTERM, wait, SIGKILL. None of these roles (default: all) is alive when this returns."""
@@ -82,6 +106,7 @@ class ProcessManager:
             if late:
                 for managed in ending:
                     if not managed.watching or not managed.watching.done():
+                        managed.killed = True
                         signal_marked(managed.mark)
                         signal_group(managed.process.pid, signal.SIGKILL)
                 await asyncio.wait(watching)
@@ -105,7 +130,7 @@ class ProcessManager:
                 task.cancel()
         if self._running.get(managed.name) is managed:
             del self._running[managed.name]
-        self._send({"event": "exit", "role": managed.name, "code": code})
+        self._send({"event": "exit", "role": managed.name, "code": code, **_about_end(managed, code)})
 
     async def _forward(self, name: str, stream: str, reader: asyncio.StreamReader) -> None:
         decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
@@ -127,3 +152,16 @@ class ProcessManager:
         )
         printed, _ = await process.communicate()
         return process.returncode or 0, printed.decode(errors="replace")
+
+
+def _about_end(managed: ManagedProcess, code: int) -> Message:
+    """What is known about the end of a process: what it left, and whether the kernel killed it for want of memory."""
+    left = take_ending(managed.ending) if managed.ending is not None else {}
+    about: Message = {"ending": left} if left else {}
+    if code == -signal.SIGKILL and not managed.killed:
+        kills = oom_counts(managed.group).kills_since(managed.oom_before)
+        limit = managed.group.limit_mb() if managed.group is not None else None
+        limited = f", memory limit {limit:,.0f} MB" if limit is not None else ""
+        if kills:
+            about["why"] = f"the kernel's OOM killer ran on {platform.node()} ({kills}{limited})"
+    return about

@@ -1,5 +1,6 @@
 """All roles of a job: where each runs, its state for job.json, its output, and which are lost."""
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ class RoleTable:
         self.placements: dict[str, Placement] = {}
         self.agents: dict[str, AgentHandle] = {}
         self.records: dict[str, RoleRecord] = {}
-        self._start_errors: dict[str, str] = {}
+        self._exits: dict[str, Message] = {}
         self._outputs: dict[str, RoleOutput] = {}
 
     def assign(self, placements: Sequence[Placement], agents: Sequence[AgentHandle]) -> None:
@@ -55,7 +56,7 @@ class RoleTable:
                 self._outputs[record.name].write(message["stream"], message["text"])
             case "exit":
                 record.state, record.code = "ended", message["code"]
-                self._start_errors[record.name] = message.get("why", "")
+                self._exits[record.name] = message
 
     def on_agent(self, agent: AgentHandle) -> list[str]:
         return [name for name, other in self.agents.items() if other is agent]
@@ -78,9 +79,26 @@ class RoleTable:
                 why = explain_disconnect(agent, agent.disconnect)
                 lost.append(LostRole(placement.kind, placement.rank, agent.name, None, why))
             elif record.state == "ended" and record.code not in CLEAN_EXITS:
-                why = self._start_errors.get(name, "")
-                lost.append(LostRole(placement.kind, placement.rank, agent.name, record.code, why))
+                exit_ = self._exits.get(name, {})
+                why, left = exit_.get("why", ""), exit_.get("ending", {})
+                about = {"error": left.get("what", ""), "lost": left.get("lost", "")}
+                lost.append(LostRole(placement.kind, placement.rank, agent.name, record.code, why, **about))
         return lost
+
+    def blamed(self) -> list[str]:
+        """Roles that others give as the cause of their end, and that run on a host that is there."""
+        named = {role.lost for role in self.lost() if role.is_survivor}
+        return [name for name, record in self.records.items() if name in named and self._runs(record)]
+
+    def _runs(self, record: RoleRecord) -> bool:
+        return record.state == "running" and self.agents[record.name].live
+
+    def silent(self, name: str, hindrance: str) -> LostRole:
+        """A role that runs and cannot: others have ended because of it, and it is to be killed."""
+        placement = self.placements[name]
+        return LostRole(
+            placement.kind, placement.rank, self.agents[name].name, -signal.SIGKILL, hindrance=hindrance, lost=name
+        )
 
     def has_terminal(self, name: str) -> bool:
         """Whether a role writes to the launching terminal itself."""

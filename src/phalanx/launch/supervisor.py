@@ -29,6 +29,7 @@ from phalanx.launch.transfer import Transfer
 from phalanx.runs.folder import log_path
 
 ROOT_CAUSE_S = 1.5  # after a failure, for others to report theirs: the first report is not always the first failure
+BLAMED_S = 5.0  # for a role that others say is lost, and whose process is there, to end
 EXIT_S = 20.0  # for roles to exit by themselves: survivors of a lost worker, which save; and at the end of the job
 STOP_NOW_GRACE_S = 0.5
 RECORD_S = 2.0
@@ -209,7 +210,7 @@ class JobSupervisor:
         """Do what the policy decides about lost roles. Returns an exit code if the job ends."""
         if all(role.code is not None for role in self._roles.lost()):  # a lost host already explains the rest
             await self._pool.wait_until(self._roles.trainers_ended, ROOT_CAUSE_S)
-        lost = self._roles.lost()
+        lost = [*self._roles.lost(), *await self._silent_roles()]
         if self._stop is not None:
             return await self._report(cause_of(lost))
         world = len(self._roles.trainers())
@@ -230,6 +231,21 @@ class JobSupervisor:
             case NewGroup(cause, new_world):
                 return await self._restart_group(cause, world, new_world)
         return None
+
+    async def _silent_roles(self) -> list[LostRole]:
+        """The roles that made others end by their silence. Their hosts say what keeps them from running.
+
+        They are killed: a role that continues after the others have ended would only disturb.
+        """
+        if not self._roles.blamed():
+            return []
+        hindrances = await self._pool.inspect()
+        if not hindrances.keys() & self._roles.blamed():  # it may be about to end
+            await self._pool.wait_until(lambda: not self._roles.blamed(), BLAMED_S)
+        found = [(name, hindrances[name]) for name in self._roles.blamed() if name in hindrances]
+        for name, _ in found:
+            self._roles.agents[name].send({"request": "signal", "roles": [name], "signal": int(signal.SIGKILL)})
+        return [self._roles.silent(name, hindrance) for name, hindrance in found]
 
     def _capacity(self) -> int | None:
         """How many trainers the live hosts take."""
@@ -278,12 +294,15 @@ class JobSupervisor:
 
     async def _report(self, cause: LostRole) -> int:
         """Show which role failed first, where and how, its log, and how to resume."""
-        log = log_path(self._job.logs, cause.name)
+        name, said = cause.name, f"{cause.name} on {cause.host} {cause.how}"
+        if cause.is_survivor and cause.lost in self._roles.agents:  # the network may be cut, or it runs again
+            name, host = cause.lost, self._roles.agents[cause.lost].name
+            said = f"{name} on {host} was lost, as {cause.name} on {cause.host} says"
+        log = log_path(self._job.logs, name)
         ending = last_lines(log)
-        error = next((line.removeprefix("error") for line in reversed(ending) if line.startswith("error: ")), "")
-        self._record.cause = f"{cause.name} on {cause.host} {cause.how}{error if cause.code == EXIT_USER else ''}"
+        self._record.cause = f"{said}: {cause.error}" if cause.error else said
         self._screen.warn(f"{self._record.cause}; the job ends")
-        if self._roles.has_terminal(cause.name):  # its last lines are on this terminal
+        if self._roles.has_terminal(name):  # its last lines are on this terminal
             self._screen.warn(f"log: {log}")
         else:
             self._screen.warn(f"last lines of {log}:" if ending else f"{log} is empty")

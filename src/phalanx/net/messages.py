@@ -103,11 +103,13 @@ class Seal(Generic[H]):
 def pack_error(error: UserError) -> bytes:
     """An error as control data, for another process to raise."""
     fields_ = {"type": type(error).__name__, "what": error.what, "why": error.why, "remedy": error.remedy}
-    return as_json(fields_)
+    return as_json({**fields_, "lost": error.lost})
 
 
 def unpack_error(control: Buffer, *types: type[UserError]) -> UserError:
     """The error that another process reports: one of `types` where it was one there, a plain UserError otherwise."""
     sent = from_json(control)
     found = next((each for each in types if each.__name__ == sent.get("type")), UserError)
-    return found(str(sent.get("what")), why=str(sent.get("why")), remedy=str(sent.get("remedy")))
+    error = found(str(sent.get("what")), why=str(sent.get("why")), remedy=str(sent.get("remedy")))
+    error.lost = str(sent.get("lost", ""))
+    return error

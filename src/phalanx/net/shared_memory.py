@@ -66,6 +66,7 @@ class ProcessWatch:
     """Notices at once when a process of this machine has ended."""
 
     def __init__(self, pid: int) -> None:
+        self.pid = pid
         self.descriptor: int | None = None
         if hasattr(os, "pidfd_open"):
             try:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+from phalanx.machine.ending import leave_ending
 from phalanx.machine.openmp import let_idle_threads_sleep
 from phalanx.native.features import hold_libraries_to_level
 
@@ -23,6 +24,7 @@ def run_process(main: Callable[[], int]) -> NoReturn:
         hold_libraries_to_level()
         code = main()
     except UserError as error:
+        leave_ending(error)
         _print_error(str(error))
         sys.exit(EXIT_USER)
     except KeyboardInterrupt:

@@ -20,11 +20,14 @@ from phalanx.engine.step import Engine, LossNotFinite
 from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
-from phalanx.exchange.base import LostWorker
+from phalanx.exchange.base import Exchange, GivenUp, LostWorker, PlaceTaken
+from phalanx.machine.ending import leave_ending
+from phalanx.net.waiting import say
 from phalanx.observe.outcome import print_outcome, save_curves
 from phalanx.roles.agree import Agreed, agree
 from phalanx.roles.build import Training, build_training
 from phalanx.roles.console import claim
+from phalanx.roles.out_of_memory import naming_out_of_memory
 from phalanx.roles.reports import Reports, open_reports
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
@@ -43,7 +46,7 @@ def train_as(request: Request, console: Console, role: Role, log: Console | None
         claim(sys.stdout)
     known = request.resume.path if request.resume else role.run
     try:
-        with contextlib.ExitStack() as held:
+        with naming_out_of_memory(role, request.config), contextlib.ExitStack() as held:
             if role.rank == 0 and known is not None:
                 held.enter_context(hold_run(known))
             agreed = agree(request, role)
@@ -52,9 +55,13 @@ def train_as(request: Request, console: Console, role: Role, log: Console | None
             if role.rank == 0 and known is None:
                 held.enter_context(hold_run(reports.folder.path))
             return _train(agreed, training, reports, started)
+    except PlaceTaken as error:
+        say(f"{error.what}: {error.why}")
+        return Result(0, role.run)  # a failure would have some launchers start this process again
     except LostWorker as error:
         if not role.elastic:
             raise
+        leave_ending(error)
         console.print(Text(f"{error.what}; there was nothing new to save"), soft_wrap=True)
         return Result(EXIT_REFORM, role.run)
 
@@ -72,10 +79,10 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
         try:
             if boundary is not None and agreed.request.resume is None:
                 trainer.save(state)  # so that there always is something to go on from
-            with user_code(lambda: _after_correction(folder)):
+            with user_code(lambda: _after_correction(folder)), naming_out_of_memory(agreed.role, agreed.config):
                 callbacks.call("on_start", state.step)
                 finished = trainer.fit(state, training.pipeline, boundary)
-                if callbacks.agree(exchange.group.sum) and not finished and not stop.received:
+                if _agree_to_end(callbacks, exchange) and not finished and not stop.received:
                     finished = True
                     reports.observer.emit(ev.Note(state.step, callbacks.reason(state.step)))
                 callbacks.call("on_end", state.step)
@@ -83,6 +90,7 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
             saved = trainer.rescue(state, boundary) if boundary is not None else ""
             _report_stop(reports, state.step, f"{error.what}; {saved}" if saved else error.what)
             if saved:
+                leave_ending(error)
                 return Result(EXIT_REFORM, folder.path)
             raise
         except UserError as error:
@@ -101,6 +109,14 @@ def _train(agreed: Agreed, training: Training, reports: Reports, started: float)
         _summarise(agreed, training, reports, trainer, finished)
     reports.observer.close()
     return Result(0 if finished else stop.exit_code or EXIT_USER, folder.path)
+
+
+def _agree_to_end(callbacks: Callbacks, exchange: Exchange) -> bool:
+    """Whether a callback of any worker has asked for the end. One that was taken for lost has left already."""
+    try:
+        return callbacks.agree(exchange.group.sum)
+    except GivenUp:
+        return False
 
 
 def _engine(agreed: Agreed, training: Training) -> Engine:

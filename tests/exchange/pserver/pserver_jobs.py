@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.order import Share, Work, epoch_work
 from phalanx.errors import UserError
-from phalanx.exchange.base import Applied, AsyncWorkerGroup, Exchange
+from phalanx.exchange.base import Applied, AsyncWorkerGroup, Exchange, GivenUp
 from phalanx.exchange.local import local_exchange
 from phalanx.exchange.pserver.exchange import pserver_exchange
 from phalanx.exchange.pserver.link import Link
@@ -155,20 +155,7 @@ def worker(task: Task) -> None:
             exchange.state.load(load_file(task.load[1]), task.load[2])
         start = exchange.joined_step or task.start
         told.write(json.dumps({"joined": exchange.joined_step, "pid": os.getpid()}) + "\n")
-        data = samples()
-        for step, each in work(exchange.group.share, start, task.steps):
-            if step == task.settles_at:
-                exchange.state.sync_buffers()
-            applied = train_step(exchange, each, step, *data)
-            line = {
-                "step": step,
-                "lr": applied.lr,
-                "bytes_sent": applied.bytes_sent,
-                "bytes_received": applied.bytes_received,
-            }
-            told.write(json.dumps(line | {"inside_s": applied.inside_backward_s, **applied.details}) + "\n")
-            time.sleep(task.pause_s)
-            ctypes.PyDLL(None).usleep(int(1e6 * task.hold_s))
+        _train(task, exchange, start, told)
         if task.leaves:
             assert isinstance(exchange.group, AsyncWorkerGroup)
             exchange.group.leave()
@@ -184,6 +171,33 @@ def worker(task: Task) -> None:
     save_file({k: v.contiguous() for k, v in net.state_dict().items()}, task.out.with_suffix(".weights"))
     save_file({k: v.contiguous() for k, v in tensors.items()}, task.out.with_suffix(".state"))
     told.write(json.dumps({"done": True, "scalars": scalars, "counted": counted, "owed": owed}) + "\n")
+
+
+def _train(task: Task, exchange: Exchange, start: int, told: TextIO) -> None:
+    """What engine.loop does, without its engine."""
+    data, trained = samples(), False
+    while not trained:
+        try:
+            for step, each in work(exchange.group.share, start, task.steps):
+                if step == task.settles_at:
+                    exchange.state.sync_buffers()
+                applied = train_step(exchange, each, step, *data)
+                line = {
+                    "step": step,
+                    "lr": applied.lr,
+                    "bytes_sent": applied.bytes_sent,
+                    "bytes_received": applied.bytes_received,
+                }
+                told.write(json.dumps(line | {"inside_s": applied.inside_backward_s, **applied.details}) + "\n")
+                time.sleep(task.pause_s)
+                ctypes.PyDLL(None).usleep(int(1e6 * task.hold_s))
+            trained = True
+        except GivenUp as given_up:
+            if exchange.rejoin is None:
+                raise
+            back = exchange.rejoin(given_up)
+            start = back.step
+            told.write(json.dumps({"rejoined": back.step, "text": back.text}) + "\n")
 
 
 def _send_twice() -> None:

@@ -11,7 +11,9 @@ from phalanx.errors import EXIT_USER, UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.collective.connectivity import trainer_of
 from phalanx.exchange.collective.gloo import listening_address, open_sockets, shut_down_connections
-from phalanx.exchange.liveness import Listener, LivenessWatch
+from phalanx.exchange.liveness import Listener, LivenessWatch, Peer
+from phalanx.machine.ending import leave_ending
+from phalanx.machine.processes import start_time
 from phalanx.net.interfaces import is_loopback
 from phalanx.net.waiting import Store, gather, here, say
 
@@ -38,15 +40,20 @@ class PeerWatch:
             self.close()  # zmq would wait for ever for sockets that stay open
             raise
 
-    def _others(self, store: Store, role: Role, timeout_s: float) -> dict[str, str]:
-        """The other workers' names for messages, by the endpoint where each listens."""
-        store.set(f"liveness/{role.rank}", json.dumps([self._listener.endpoint, here()]))
+    def _others(self, store: Store, role: Role, timeout_s: float) -> dict[str, Peer]:
+        """The other workers, by the endpoint where each listens."""
+        process = (os.getpid(), start_time(os.getpid()))
+        store.set(f"liveness/{role.rank}", json.dumps([self._listener.endpoint, here(), process]))
         keys = [f"liveness/{rank}" for rank in range(role.world)]
         found = [json.loads(text) for text in gather(store, role.name, keys, timeout_s, trainer_of)]
-        _refuse_loopback(found)
+        _refuse_loopback([(endpoint, host) for endpoint, host, _ in found])
         return {
-            endpoint: f"trainer-{rank} on {host} ({endpoint.removeprefix('tcp://').rpartition(':')[0]})"
-            for rank, (endpoint, host) in enumerate(found)
+            endpoint: Peer(
+                f"trainer-{rank} on {host} ({endpoint.removeprefix('tcp://').rpartition(':')[0]})",
+                f"trainer-{rank}",
+                (process[0], process[1]) if host == here() else None,
+            )
+            for rank, (endpoint, host, process) in enumerate(found)
             if rank != role.rank
         }
 
@@ -83,6 +90,7 @@ class PeerWatch:
         """End the process: the training thread is in code that does not notice, and the job is over."""
         if not self._noticed.is_set():
             sys.stdout.flush()
+            leave_ending(loss)
             say(f"error: {loss}")
             os._exit(EXIT_USER)
 

@@ -15,6 +15,7 @@ from phalanx.exchange.pserver.gradients import PserverGradients
 from phalanx.exchange.pserver.group import AsyncPserverGroup, PserverGroup, StepNumber
 from phalanx.exchange.pserver.job import ServerJob, describe
 from phalanx.exchange.pserver.parameters import ServerParameters
+from phalanx.exchange.pserver.rejoin import PserverRejoin
 from phalanx.exchange.pserver.servers import Servers
 from phalanx.exchange.pserver.slices import refuse_global
 from phalanx.exchange.pserver.worker_state import PserverRecovery, PserverResiduals, PserverState
@@ -45,7 +46,7 @@ def pserver_exchange(
     job = describe(params, no_decay, optim, schedule, exchange, role, elastic=elastic)
     lockstep = job.mode == "sync"
     watch = watch or watch_servers(role, exchange)
-    servers = Servers(role, exchange.timeout_s, watch, exchange.encrypt)
+    servers = Servers(role, exchange.timeout_s, watch, exchange.encrypt, patient=not lockstep)
     welcomes = servers.join(job)
     rejoined = any(welcome["rejoined"] for welcome in welcomes)
     parameters = ServerParameters(
@@ -66,6 +67,7 @@ def pserver_exchange(
         residuals=residuals,
         recovery=PserverRecovery(parameters, residuals) if lockstep else None,
         joined_step=welcomes[0]["step"] if rejoined else None,  # the first server adds up numbers, so its step counts
+        rejoin=None if lockstep else PserverRejoin(parameters, gradients),
     )
     for close in (watch.close, servers.close, gradients.close):  # the last one is called first
         made.connections.callback(close)

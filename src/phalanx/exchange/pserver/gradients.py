@@ -95,6 +95,15 @@ class PserverGradients:
             self._send_push(each, MessageKind.VOID)
         self._collect()
 
+    def drop(self, next_step: int) -> int | None:
+        """Drop the gradients that are on their way, for a worker that joins again. Returns their step, if any are."""
+        dropped = self._step.number if self._pushed else None
+        self._round += 1
+        self._pushed, self._first, self._inside_s = {}, True, 0.0
+        self._step.number = next_step
+        self._parameters.clear_gradients()
+        return dropped
+
     def close(self) -> None:
         """Push nothing during backward any more."""
         for hook in self._hooks:

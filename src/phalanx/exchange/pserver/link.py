@@ -12,20 +12,23 @@ import zmq
 from torch import Tensor
 
 from phalanx.errors import UserError
-from phalanx.exchange.base import LostWorker
-from phalanx.exchange.liveness import CONNECT_S, LivenessWatch, heartbeats
+from phalanx.exchange.base import GivenUp, LostWorker, PlaceTaken
+from phalanx.exchange.liveness import CONNECT_S, Ending, LivenessWatch, heartbeats
 from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
 from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage, make_seal
+from phalanx.machine.process_state import hindrance
 from phalanx.net import shared_memory as memory
 from phalanx.net.client_channel import ClientChannel
 from phalanx.net.encryption import Encrypt, encrypts
 from phalanx.net.messages import Buffer, unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
+from phalanx.net.waiting import say
 
 _RESEND_S = 5.0  # after which a request is repeated: all of them may arrive twice, and the reply shows life
 _LOOK_S = 0.5  # between looks at whether the server still lives
+_LONGEST_LOOK_S = 5.0  # that counts as waiting: in a longer pause this process was stopped, not the server
 
 _PUSH_REPLIES = (MessageKind.UPDATED, MessageKind.WAITING, MessageKind.MISSING)
 
@@ -45,6 +48,7 @@ class Link:
         encrypt: Encrypt = "auto",
     ) -> None:
         self._watch = watch
+        self.patient = False  # whether a server that cannot be reached may come back: the others go on meanwhile
         self.number, self.address, self.rank, self._timeout_s = number, address, rank, timeout_s
         self.resend_s = min(_RESEND_S, timeout_s / 4)
         self.incarnation = secrets.randbits(63)
@@ -60,7 +64,8 @@ class Link:
         self.channel.connect("parameter server", "tcp://HOST:PORT or ipc:///PATH")
         self._seal = make_seal(key)
         self._process: memory.ProcessWatch | None = None  # the server's, where it is on this machine
-        self._heard = time.monotonic()
+        self._waited_s, self._looked = 0.0, time.monotonic()
+        self._cut_off: float | None = None  # when it was lost and its host could not be reached, at last
         self._ever_heard = False
         self._up_since: float | None = None  # while it has never replied: since when it is connected
         self._sequence = 0
@@ -68,6 +73,8 @@ class Link:
         self._parameters: Tensor | None = None  # the server's own memory, where it is shared
         self.shared = False
         self._push_replies: deque[ServerMessage] = deque()
+        self._area: memory.SharedMemory | None = None
+        self._earlier: list[int] = []  # incarnations under which this process was taken for lost
         self.ignore_losses = False  # whether this worker knows already that others are lost
         self.bytes_sent = self.bytes_received = 0
 
@@ -75,10 +82,10 @@ class Link:
 
     def join(self, job: ServerJob) -> dict[str, Any]:
         """Prove the key, describe the job, share memory where possible. Returns the server's welcome."""
-        mine = job.slices_of(self.number)
-        self._places, size = places_of(mine)
-        self._area = memory.create(size)
-        joining = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
+        self._places, size = places_of(job.slices_of(self.number))
+        self._area = self._area or memory.create(size)
+        described = {"nonce": self.challenge(), "job": job.described(), "area": self._area.address}
+        joining = as_json({**described, "own": self._earlier} if self._earlier else described)
         # Not repeated: a challenge can be used once. If it gets lost, the time-out ends the wait.
         welcome = from_json(self.request(self.header(MessageKind.JOIN), joining, repeat=False).control)
         if self._watch is not None:
@@ -92,8 +99,16 @@ class Link:
                     why="they run on one machine, but one of them in a container of its own",
                     remedy="start both in the same container",
                 )
-            self._process = memory.ProcessWatch(int(welcome["area"]["pid"]))
+            if self._process is None:
+                self._process = memory.ProcessWatch(int(welcome["area"]["pid"]))
         return welcome
+
+    def rejoin(self, job: ServerJob) -> dict[str, Any]:
+        """Join again, as a new incarnation, after the server has taken this worker for lost."""
+        self._earlier.append(self.incarnation)
+        self.incarnation = secrets.randbits(63)
+        self._push_replies.clear()
+        return self.join(job)
 
     def challenge(self) -> str:
         """A number from the server, which a message repeats to prove that it is no recording."""
@@ -103,6 +118,7 @@ class Link:
 
     def outbox(self, slice_: Slice) -> Tensor:
         """Where a slice's gradient (or its values) is put before it is sent, as bytes."""
+        assert self._area is not None
         start = self._places[slice_.number]
         return self._area.bytes[start : start + slice_.bytes]
 
@@ -177,17 +193,20 @@ class Link:
                 continue  # not from a server of this job
             if message.header.incarnation != self.incarnation:
                 continue
-            self._heard, self._ever_heard = time.monotonic(), True
+            self.expect_reply()
+            self._ever_heard = True
             self.bytes_received += sum(len(frame) for frame in frames)
+            if message.header.kind is MessageKind.GIVEN_UP:
+                raise given_up(self.rank, str(from_json(message.control).get("after")))
             if message.header.kind is not MessageKind.FAILED:
                 return message
-            error = unpack_error(message.control, LostWorker)
+            error = unpack_error(message.control, LostWorker, PlaceTaken)
             if not (self.ignore_losses and isinstance(error, LostWorker)):
                 raise error
 
     def expect_reply(self) -> None:
         """From now on the server has to reply in time."""
-        self._heard = time.monotonic()
+        self._waited_s, self._looked = 0.0, time.monotonic()
 
     def _wait_for(self, header: Header, again: Callable[[], None]) -> ServerMessage:
         self.expect_reply()
@@ -211,13 +230,32 @@ class Link:
         """Raise if the server's process has ended or has been silent for too long."""
         if self._process is not None and self._process.ended():
             raise self.trouble("has ended")
-        lost = self._watch.lost(self.address) if self._watch is not None else None
-        if lost is not None:
-            raise self.trouble("is gone or silent", f"{lost.why}; ")
+        if self._watch is not None:
+            self._check_lost(self._watch)
         if not self._ever_heard and self._watch is not None:
             self._check_replies(self._watch.is_up(self.address))
-        if time.monotonic() - self._heard > self._timeout_s:
+        now = time.monotonic()
+        self._waited_s += min(now - self._looked, _LONGEST_LOOK_S)
+        self._looked = now
+        if self._waited_s > self._timeout_s:
             raise self.trouble(f"has not answered for {self._timeout_s:g} s")
+
+    def _check_lost(self, watch: LivenessWatch) -> None:
+        """Raise if the server is lost. One that cannot be reached may be waited for: a network that is cut heals."""
+        lost = watch.lost(self.address)
+        if lost is None:
+            self._cut_off = None
+            return
+        ending, now = watch.ending(self.address), time.monotonic()
+        if self.patient and ending is Ending.UNREACHABLE:
+            if self._cut_off is None:
+                say(f"{lost.what}: {lost.why}; waiting for it, at most {self._timeout_s:g} s")
+            self._cut_off = now
+        # Once the network is mended, connections need a moment to come back.
+        mending = self._cut_off is not None and now - self._cut_off < watch.silence_s
+        if ending is Ending.ENDED or not mending:
+            hindered = hindrance(self._process.pid) if self._process is not None else ""
+            raise self.trouble(hindered or "is gone or silent", f"{lost.why}; ")
 
     def _check_replies(self, up: bool) -> None:
         """A server that refuses the key, or is connected and never replies, does not accept this worker."""
@@ -228,14 +266,26 @@ class Link:
             raise self.trouble("does not answer", "it is there, and has another key, or is no server of this job; ")
 
     def trouble(self, happened: str, why: str = "") -> LostWorker:
-        return LostWorker(
+        own = self._watch.own_silence.loss() if self._watch is not None else None
+        return own or LostWorker(
             f"parameter server {self.number} at {self.address} {happened}",
             why=f"{why}its parameters and optimizer state are there, so training cannot go on without it",
             remedy=f"see logs/server-{self.number}.jsonl and its output; check that all processes have the same "
             "PHALANX_KEY; phalanx train --resume goes on from the last checkpoint",
+            lost=f"server-{self.number}",
         )
 
     def close(self) -> None:
         if self._process is not None:
             self._process.close()
         self.channel.close()
+
+
+def given_up(rank: int, after: str) -> GivenUp:
+    """The error for a worker that a server took for lost."""
+    return GivenUp(
+        f"trainer-{rank} was taken for lost {after}",
+        why="it was stopped, or cut off from the parameter servers, which went on without it",
+        remedy="phalanx train --resume goes on from the last checkpoint",
+        lost=f"trainer-{rank}",
+    )

@@ -1,16 +1,31 @@
 """The workers that a server knows: which are alive, and the memory that each one pushes through."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from phalanx.errors import UserError
+from phalanx.exchange.base import PlaceTaken
 from phalanx.exchange.pserver.slices import Slice, offsets
 from phalanx.exchange.pserver.wire import Header, MessageKind
+from phalanx.machine.process_state import hindrance
 from phalanx.net.seal import Refused
 from phalanx.net.shared_memory import TOKEN_BYTES, ProcessWatch
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Why a worker was taken for lost; `silence_s` where it was silent for so long."""
+
+    why: str
+    silence_s: float | None = None
+
+    @property
+    def after(self) -> str:
+        """As the end of a sentence."""
+        return f"after {self.silence_s:g} s of silence" if self.silence_s is not None else f"({self.why})"
 
 
 @dataclass
@@ -45,7 +60,9 @@ class Members:
         self.live: set[int] = set()
         self.lost: set[int] = set()
         self.leaving: set[int] = set()  # live, but no longer pushing
+        self.left: list[int] = []  # ranks that have said goodbye
         self.by_rank: dict[int, Member] = {}
+        self._given_up: dict[tuple[int, int], Loss] = {}  # by rank and incarnation: those that were taken for lost
         self._by_identity: dict[bytes, Member] = {}
 
     def of(self, identity: bytes, header: Header) -> Member:
@@ -65,21 +82,39 @@ class Members:
         self.lost.discard(member.rank)
         self.leaving.discard(member.rank)
 
-    def remove(self, rank: int, lost: bool) -> None:
+    def remove(self, rank: int, loss: Loss | None) -> None:
+        """A worker has left, or is lost."""
         self.live.discard(rank)
         self.leaving.discard(rank)
-        if lost:
+        if loss is not None:
             self.lost.add(rank)
         member = self.by_rank.pop(rank, None)
         if member is not None:
+            if loss is not None:
+                self._given_up[rank, member.incarnation] = loss
             del self._by_identity[member.identity]
             if member.watch is not None:
                 member.watch.close()
+
+    def loss_of(self, header: Header) -> Loss | None:
+        """Why the sender of a message was taken for lost, if it was."""
+        return self._given_up.get((header.worker, header.incarnation))
+
+    def is_taken(self, rank: int, own: Collection[int]) -> bool:
+        """Whether a process other than the one with these incarnations has a rank, or has done its work."""
+        there = self.by_rank.get(rank)
+        return rank in self.left if there is None else there.incarnation not in own
 
     def named(self, rank: int) -> str:
         """A worker, for messages."""
         address = self.by_rank[rank].address if rank in self.by_rank else ""
         return f"worker {rank} at {address}" if address else f"worker {rank}"
+
+    def hindrance(self, rank: int) -> str:
+        """What keeps a worker of this machine from running, for messages; empty where nothing does, or is known."""
+        member = self.by_rank.get(rank)
+        found = hindrance(member.watch.pid) if member is not None and member.watch is not None else ""
+        return f"it {found}" if found else ""
 
     @property
     def pushing(self) -> set[int]:
@@ -118,4 +153,13 @@ def cannot_join(rank: int, why: str) -> UserError:
     """The error for a worker that does not belong to this job."""
     return UserError(
         f"worker {rank} cannot join this job", why=why, remedy="start all workers of a job together, with one command"
+    )
+
+
+def place_taken(rank: int, loss: Loss | None = None) -> PlaceTaken:
+    """The error for a worker that was taken for lost and finds another process in its place."""
+    return PlaceTaken(
+        f"trainer-{rank} was taken for lost{f' {loss.after}' if loss else ''}, and its place was taken",
+        why="another process has joined in its place, and goes on with its work",
+        remedy="nothing is to be done: the job goes on without this process",
     )

@@ -48,9 +48,9 @@ class ServerParameters:
             self._filled = True
         self.pull()
 
-    def restart(self) -> None:
-        """Send the model's weights to the servers again: they belong to an optimizer state that was loaded."""
-        self.begun = self._filled = False
+    def restart(self, *, filled: bool = False) -> None:
+        """Begin anew. Unless `filled`, rank 0 sends its weights: they belong to an optimizer state that was loaded."""
+        self.begun, self._filled = False, filled
 
     def pull(self) -> None:
         """Copy all parameters from the servers, as they are now."""

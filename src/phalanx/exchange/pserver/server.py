@@ -14,7 +14,7 @@ from phalanx.exchange.base import LostWorker
 from phalanx.exchange.pserver.gather import Gathered
 from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.journal import Journal
-from phalanx.exchange.pserver.members import Member, Members, cannot_join
+from phalanx.exchange.pserver.members import Loss, Member, Members, cannot_join, place_taken
 from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.slice_server import SliceServer
 from phalanx.exchange.pserver.sums import Sums
@@ -54,7 +54,6 @@ class Server:
         self._sums = Sums(self.members, self._requests)
         self._slices: SliceServer | None = None  # once the first worker has described the job
         self._gathered = Gathered()
-        self._left: list[int] = []
         self._loss: LostWorker | None = None  # why no further step is made
         self._last_loss = 0.0
         self._coming = Patience(0.0)  # for workers that have not joined yet
@@ -78,7 +77,7 @@ class Server:
         }
 
         def from_member(handler: Callable[[Member, ServerMessage], None]) -> Callable[[PeerRequest[Header]], None]:
-            return lambda request: handler(self.members.of(request.identity, request.header), request.message)
+            return lambda request: self._from_member(handler, request)
 
         handlers = {
             MessageKind.JOIN: self._join,
@@ -87,6 +86,26 @@ class Server:
             **{kind: from_member(handler) for kind, handler in of_members.items()},
         }
         return {kind: partial(self._run, handler) for kind, handler in handlers.items()}
+
+    def _from_member(self, handler: Callable[[Member, ServerMessage], None], request: PeerRequest[Header]) -> None:
+        """Run a handler for a member. One that was taken for lost is told so: it may join again."""
+        loss = self.members.loss_of(request.header)
+        if loss is None:
+            handler(self.members.of(request.identity, request.header), request.message)
+            return
+        self._journal.refused["given up"] += 1
+        rank = request.header.worker
+        if self.slices.policy.still:
+            raise LostWorker(
+                f"trainer-{rank} was taken for lost {loss.after}",
+                why="it was stopped, or cut off from the others; in sync mode they cannot go on without it",
+                remedy="phalanx train --resume goes on from the last checkpoint",
+                lost=f"trainer-{rank}",
+            )
+        if self.members.is_taken(rank, own=()):
+            raise place_taken(rank, loss)
+        given_up = as_json({"after": loss.after})
+        self._requests.send(request.identity, request.header.reply(MessageKind.GIVEN_UP), given_up)
 
     def _run(self, handler: Callable[[PeerRequest[Header]], None], request: PeerRequest[Header]) -> None:
         """Run a handler. An error of the user's own optimizer or schedule ends the job, and all workers get it."""
@@ -141,8 +160,7 @@ class Server:
         rejoined = rank in self.members.by_rank or rank in self.members.lost
         if rejoined and slices.policy.still:
             raise cannot_join(rank, "in sync mode a lost worker ends the job; resume it instead")
-        if rank in self.members.by_rank:
-            self.lose(rank, "a new process took its place")
+        self._free_place(rank, sent.get("own"))
         step = slices.step_to_join() if rejoined else None
         member = self._member(request, sent.get("area"), slices, -1 if step is None else step)
         slices.prepare(member, step)
@@ -152,6 +170,23 @@ class Server:
         welcome: dict[str, Any] = {"shared": member.shared, "area": slices.area.address, "filled": slices.filled}
         welcome |= {"rejoined": rejoined, "step": step or 0}
         self._requests.send(request.identity, request.header.reply(MessageKind.WELCOME), as_json(welcome))
+        if "own" in sent and self._number == 0:
+            say(f"server-0: {self.members.named(rank)} is back, and goes on with step {step or 0}")
+
+    def _free_place(self, rank: int, own: Any) -> None:
+        """Free the place of a worker that joins: for a new process, or for one that was taken for lost and is back.
+
+        The latter sends its `own` incarnations, and never replaces another process.
+        """
+        if own is None and rank in self.members.by_rank:
+            self.lose(rank, "a new process took its place")
+        elif own is not None:
+            if not isinstance(own, list):
+                raise Refused("garbage")
+            if self.members.is_taken(rank, own):
+                raise place_taken(rank)
+            if rank in self.members.by_rank:  # another server took it for lost, and this one did not yet
+                self._remove(rank, Loss("it joined again"))
 
     def _proven(self, request: PeerRequest[Header]) -> dict[str, Any]:
         """What a worker sends with its challenge. After a loss it gets that error instead."""
@@ -182,8 +217,8 @@ class Server:
 
     def _push(self, member: Member, message: ServerMessage) -> None:
         self._refuse_after_loss()
-        if self.slices.policy.still and self._left:
-            rank = self._left[0]
+        if self.slices.policy.still and self.members.left:
+            rank = self.members.left[0]
             self._fail_without(rank, f"worker {rank}", f"it left before step {message.header.step}")
         else:
             self.slices.push(member, message)
@@ -207,8 +242,8 @@ class Server:
     def _goodbye(self, member: Member, message: ServerMessage) -> None:
         self._requests.send(member.identity, message.header.reply(MessageKind.DONE))
         self._journal.write("goodbye", {"worker": member.rank})
-        self._left.append(member.rank)
-        self._remove(member.rank, lost=False)
+        self.members.left.append(member.rank)
+        self._remove(member.rank)
         self.finished = not self.members.live  # a worker that was lost has nothing to come back to
 
     def _declared_lost(self, request: PeerRequest[Header]) -> None:
@@ -216,11 +251,11 @@ class Server:
         self.lose(request.header.worker, "the launcher says so")
         self._requests.send(request.identity, request.header.reply(MessageKind.DONE))
 
-    def _remove(self, rank: int, lost: bool) -> None:
-        self.members.remove(rank, lost)
+    def _remove(self, rank: int, loss: Loss | None = None) -> None:
+        self.members.remove(rank, loss)
         self._sums.forget(rank)
         self.slices.forget(rank)
-        if not (lost and self.slices.policy.still):
+        if loss is None or not self.slices.policy.still:
             self._wait_no_longer()
 
     def _wait_no_longer(self) -> None:
@@ -236,14 +271,14 @@ class Server:
             return self._tick_early()
         job = self._slices.job
         for rank in self._presence.gone(sorted(self.members.live)):
-            self.lose(rank, self._silence)
+            self.lose(rank, self.members.hindrance(rank) or self._silence, self._presence.silence_s)
         if self._loss is not None and not job.elastic and not self._any_here(self.members.live):
             self.finished = True  # all connected workers got the error
         if self._slices.busy or self._sums:
             for rank in self.members.silent(list(self.members.live), job.timeout_s):
-                self.lose(rank, f"it was silent for {job.timeout_s:g} s")
+                self.lose(rank, f"it was silent for {job.timeout_s:g} s", job.timeout_s)
         patience_s = job.timeout_s if self._patience_s is None else min(job.timeout_s, self._patience_s)
-        if not self.members.live and time.monotonic() - self._last_loss > patience_s:
+        if not self.finished and not self.members.live and time.monotonic() - self._last_loss > patience_s:
             say(f"server-{self._number}: all workers are gone; ending")
             self.finished = True  # all were lost, and none came back
         return self._look_for_missing(job)
@@ -280,16 +315,17 @@ class Server:
             f"worker {rank} is gone: {how or self._silence}",
             why="before the first step all workers agree on what they do, and it ended before that",
             remedy=f"see the log of trainer-{rank}, or the last lines that it printed; then start the job again",
+            lost=f"trainer-{rank}",
         )
 
-    def lose(self, rank: int, why: str) -> None:
-        """A worker is dead. async and ssp go on without it; sync cannot."""
+    def lose(self, rank: int, why: str, silence_s: float | None = None) -> None:
+        """A worker is dead, or was silent for `silence_s`. async and ssp go on without it; sync cannot."""
         if rank not in self.members.live:
             return
         self._journal.write("lost", {"worker": rank, "why": why})
         self._last_loss = time.monotonic()
         name = self.members.named(rank)
-        self._remove(rank, lost=True)
+        self._remove(rank, Loss(why, silence_s))
         if self.slices.policy.still:
             self._fail_without(rank, name, why)
         elif self._number == 0:
@@ -304,6 +340,7 @@ class Server:
             f"{name} is gone: {why}",
             why="in sync mode every step needs every worker's gradients",
             remedy=f"see the log of trainer-{rank}; phalanx train --resume goes on from the last checkpoint",
+            lost=f"trainer-{rank}",
         )
         self._fail(error)
         if self._any_here(self.members.not_joined) or self.slices.job.elastic:

@@ -27,20 +27,33 @@ class Servers:
     """One link for each server."""
 
     def __init__(
-        self, role: Role, timeout_s: float, watch: LivenessWatch | None = None, encrypt: Encrypt = "auto"
+        self,
+        role: Role,
+        timeout_s: float,
+        watch: LivenessWatch | None = None,
+        encrypt: Encrypt = "auto",
+        *,
+        patient: bool = False,
     ) -> None:
+        """`patient` waits for servers that cannot be reached for a while, once the job runs."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self.links: list[Link] = []
         key = key_for(role.servers, role.key)
         for number, address in enumerate(role.servers):
             self.links.append(Link(self._context, number, address, key, role.rank, timeout_s, watch, encrypt))
+            self.links[-1].patient = patient
             self.links[-1].channel.register(self._poller)
 
     def join(self, job: ServerJob) -> list[dict[str, Any]]:
         """Join at all servers at once: making its optimizer takes each of them seconds. Returns their welcomes."""
         with ThreadPoolExecutor(len(self.links)) as pool:
             return list(pool.map(lambda link: link.join(job), self.links))
+
+    def rejoin(self, job: ServerJob) -> list[dict[str, Any]]:
+        """Join again at all servers, also at those that have not taken this worker for lost yet."""
+        with ThreadPoolExecutor(len(self.links)) as pool:
+            return list(pool.map(lambda link: link.rejoin(job), self.links))
 
     def link(self, slice_: Slice) -> Link:
         return self.links[slice_.server]

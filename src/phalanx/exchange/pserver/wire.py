@@ -36,6 +36,7 @@ class MessageKind(IntEnum):
     FAILED = 41  # the request cannot be done, or the job cannot go on, and why
     GATHERED = 42  # every worker's text, or the ranks that are missing
     SUMMING = 43  # that sum still lacks other workers: the server lives
+    GIVEN_UP = 44  # this worker was taken for lost, and why: it may join again, unless another one has its place
 
 
 @dataclass(frozen=True, slots=True)
