@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from phalanx.config.role import Role, role_to_data
-from phalanx.launch.code import digest_here
 from phalanx.launch.messages import decode, encode
 from phalanx.launch.policy import Policy
 from phalanx.machine.processes import marked, start_time
+from phalanx.net.code import digest_here
 from tests.launch.sleepers import mine, sleepers
 from tests.waiting import until
 

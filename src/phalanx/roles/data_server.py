@@ -48,7 +48,7 @@ def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | 
         say(f"note: {note}")
     pipeline = training_pipeline(config, splits.train, batch=1, threads=threads)
     say(f"{threads} threads decode and augment")
-    serve(pipeline, terms_of(config, pipeline), address, key, log=log, say=say)
+    serve(pipeline, terms_of(config, pipeline, "the data server"), address, key, log=log, say=say)
 
 
 def own_key(file: Path) -> str:

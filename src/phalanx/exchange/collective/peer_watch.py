@@ -12,7 +12,7 @@ from phalanx.exchange.base import LostWorker
 from phalanx.exchange.collective.connectivity import trainer_of
 from phalanx.exchange.collective.gloo import listening_address, open_sockets, shut_down_connections
 from phalanx.exchange.liveness import Listener, LivenessWatch
-from phalanx.net.interfaces import is_loopback
+from phalanx.net.interfaces import LOOPBACK, is_loopback
 from phalanx.net.waiting import Store, gather, here, say
 
 _NEWS_S = 2.0  # for the watch to notice which worker is lost, after a collective has failed
@@ -26,7 +26,7 @@ class PeerWatch:
         self._before: set[str] | None = None
         self._elastic = role.elastic
         self._noticed = threading.Event()
-        address = "127.0.0.1" if role.local_world == role.world else listening_address()
+        address = LOOPBACK if role.one_machine else listening_address()
         self._listener = Listener(address, role.key, silence_s, _known_ports(role))
         self._watch: LivenessWatch | None = None
         try:

@@ -19,6 +19,7 @@ from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
 from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage, make_seal
 from phalanx.net import shared_memory as memory
+from phalanx.net.code import CodeReport
 from phalanx.net.connect import client_socket, connect
 from phalanx.net.messages import Buffer, unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
@@ -73,7 +74,8 @@ class Link:
         mine = job.slices_of(self.number)
         self._places, size = places_of(mine)
         self._area = memory.create(size)
-        joining = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address})
+        code = CodeReport.of(f"trainer-{self.rank}").to_data()
+        joining = as_json({"nonce": self.challenge(), "job": job.described(), "area": self._area.address, "code": code})
         # Not repeated: a challenge can be used once. If it gets lost, the time-out ends the wait.
         welcome = from_json(self.request(self.header(MessageKind.JOIN), joining, repeat=False).control)
         if self._watch is not None:
