@@ -33,6 +33,7 @@ from phalanx.launch.process_manager import ProcessManager
 from phalanx.launch.run_files import marker, read_chunk, refuse_taken, saved_checkpoint, verify_step, write_chunk
 from phalanx.machine.processes import adopting_orphans, run_loop
 from phalanx.net.code import digest_here, version_here
+from phalanx.net.listeners import JOB_FOLDER
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.rewind import put_aside_after
 
@@ -183,7 +184,7 @@ class Agent:
         path.write_text(json.dumps(message["input"]), encoding="utf-8")
         local = {"python": sys.executable, "input": str(path)}
         argv = [word if isinstance(word, str) else local[word["local"]] for word in message["argv"]]
-        variables = {**self._variables, **message["environment"]}
+        variables = {**self._variables, **message["environment"], JOB_FOLDER: str(self._folder)}
         await self._processes.start(message["role"], argv, variables, self._cwd, terminal=message["terminal"])
 
     def _run_here(self) -> Path:

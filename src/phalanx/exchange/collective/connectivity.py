@@ -16,6 +16,7 @@ import torch.distributed as dist
 from phalanx.config.role import Role
 from phalanx.errors import UserError
 from phalanx.exchange.collective.gloo import listening_address
+from phalanx.net.listeners import REACH, note_listener
 from phalanx.net.store import FILE, SealedStore, join_tcp_store, open_file_store, serve_tcp_store
 from phalanx.net.waiting import Store, await_listener, connect_failure, gather, here
 
@@ -107,7 +108,9 @@ def _listen(role: Role) -> tuple[socket.socket, _Place]:
                     connection.sendall(token.encode())
 
     threading.Thread(target=answer, name="phalanx-reach", daemon=True).start()
-    return listener, _Place(role.name, here(), address, listener.getsockname()[1], token)
+    place = _Place(role.name, here(), address, listener.getsockname()[1], token)
+    note_listener(REACH, place.at)
+    return listener, place
 
 
 def _failures(place: _Place, others: list[_Place]) -> list[tuple[str, str]]:
