@@ -132,15 +132,18 @@ def test_a_job_on_two_hosts_listens_at_its_addresses_alone(lab: Lab, tmp_path: P
             for host, words in (("h1", [str(run)]), ("h2", []))
         }
         job = load_record(run).id
+        roles = lab.processes(f"PHALANX_JOB={job}")
         places = {
-            one.host: {place.host for place in listening_sockets([one.pid]) if place.host}
-            for one in lab.processes(f"PHALANX_JOB={job}")
+            host: {
+                place.host for place in listening_sockets(one.pid for one in roles if one.host == host) if place.host
+            }
+            for host in ("h1", "h2")
         }
     finally:
         for _ in range(2 if process.poll() is None else 0):
             os.kill(lab.inner(process), signal.SIGTERM)
         process.communicate(timeout=120)
-    assert places.keys() == {"h1", "h2"}
+    assert {one.host for one in roles} == {"h1", "h2"}
     for host, listening in places.items():
         assert listening <= {lab.address(host)}, f"{host} listens elsewhere, too"
     assert any(places.values())
