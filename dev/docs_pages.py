@@ -36,6 +36,7 @@ def pages() -> dict[str, str]:
         "reference/settings.md": settings_page(),
         "contributing.md": _from_root("CONTRIBUTING.md"),
         "changelog.md": _from_root("CHANGELOG.md"),
+        "report-vulnerability.md": _from_root("SECURITY.md"),
     }
 
 

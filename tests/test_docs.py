@@ -112,7 +112,7 @@ def is_generated(page: Path, target: str) -> bool:
     place = (page.parent / target).resolve()
     return place.parent in (ROOT / "docs", ROOT / "docs" / "reference") and place.stem in (
         *("commands", "recipes", "settings"),
-        *("contributing", "changelog"),
+        *("contributing", "changelog", "report-vulnerability"),
     )
 
 

@@ -31,8 +31,7 @@ class AtomicFile:
         else:
             os.link(self._temporary, self.path)  # unlike a rename, it fails where the name is taken
             self._temporary.unlink()
-        with contextlib.suppress(OSError):  # some file systems cannot sync a folder; the file is complete anyway
-            sync(self.path.parent)
+        sync_names(self.path.parent)
 
     def discard(self) -> None:
         """Delete the temporary file. Bytes that do not fit on the disk are not needed any more: no error."""
@@ -61,6 +60,20 @@ def write_text_atomically(path: Path, text: str) -> None:
     """Write a text file in UTF-8 as `write_atomically` does."""
     with write_atomically(path) as file:
         file.write(text.encode())
+
+
+def make_folder(path: Path, *, exist_ok: bool = True) -> None:
+    """Make a folder and those above it. Their names are on the disk when this returns: what is in them can be found."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=exist_ok)
+    for folder in missing:
+        sync_names(folder.parent)
+
+
+def sync_names(folder: Path) -> None:
+    """Flush the names in a folder to the disk. Some file systems cannot; the files are complete anyway."""
+    with contextlib.suppress(OSError):
+        sync(folder)
 
 
 def sync(path: Path) -> None:

@@ -29,14 +29,18 @@ class Met:
 
 
 def start_two(tmp_path: Path, *words: tuple[str, ...], second: dict[str, str] | None = None) -> list[tuple[int, str]]:
-    """Two workers as torchrun's variables have them, each with words of its own; their exit codes and last words."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port("127.0.0.1")), "WORLD_SIZE": "2"}
+    """Two processes, or more, as torchrun's variables have them, each with words of its own.
+
+    Returns their exit codes and last words. `second` are variables of the second one alone.
+    """
+    world = str(len(words))
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port("127.0.0.1")), "WORLD_SIZE": world}
     started = []
     for rank, own in enumerate(words):
-        ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+        ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": world}
         train = [sys.executable, "-m", "phalanx", "train", "digits", *LEAN, "train.length=2st", "model.name=wrn10_1"]
         command = [*train, *own, "--out", str(tmp_path / "run")]
-        environment = {**os.environ, **place, **ranks, **((second or {}) if rank else {})}
+        environment = {**os.environ, **place, **ranks, **((second or {}) if rank == 1 else {})}
         started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL))
     try:
         ended = [process.communicate(timeout=300)[1].decode() for process in started]

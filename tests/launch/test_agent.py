@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from phalanx.config.role import Role, role_to_data
-from phalanx.launch.code import digest_here
 from phalanx.launch.messages import decode, encode
 from phalanx.launch.policy import Policy
 from phalanx.machine.processes import marked, start_time
+from phalanx.net.code import digest_here
 from tests.launch.sleepers import mine, sleepers
 from tests.waiting import until
 
@@ -174,9 +174,11 @@ def test_ports_are_held_until_their_role_starts_and_come_from_the_range(agent: P
     agent.send(**listen, ports=None)
     addresses = agent.receive("listening")["addresses"]
     assert addresses["server-0"].startswith("ipc://")
-    assert addresses["master"].startswith("127.0.0.1:")
-    agent.send(**listen, ports=[23000, 23009])
+    assert addresses["master"].startswith("file:///")
+    store = addresses["master"]
+    agent.send(**{**listen, "names": ["server-0", "data-0", "master"]}, ports=[23000, 23009])
     addresses = agent.receive("listening")["addresses"]
+    assert addresses.pop("master") not in ("", store), "a new group has a new store"
     ports = {int(address.rpartition(":")[2]) for address in addresses.values()}
     assert len(ports) == 2
     assert ports <= set(range(23000, 23010))

@@ -5,13 +5,13 @@ import pytest
 from phalanx.errors import UserError
 from phalanx.launch.agent_handle import AgentHandle, check_versions, clock_warnings, explain_disconnect, refuse_failed
 from phalanx.launch.channel import Disconnect
-from phalanx.launch.code import digest_here, version_here
 from phalanx.launch.hosts import Host
 from phalanx.launch.launchers.mpi import MpirunShell
 from phalanx.launch.launchers.sge import QrshShell
 from phalanx.launch.launchers.slurm import SrunShell
 from phalanx.launch.messages import PROTOCOL
 from phalanx.launch.remote_shell import HostCheck, RemoteShell, SshShell
+from phalanx.net.code import digest_here, version_here
 
 REASONS = {
     "it cannot be reached": Disconnect(255, ("ssh: connect to host b port 22: Connection refused",)),

@@ -169,8 +169,12 @@ def test_an_interrupted_set_up_ends_at_once(tmp_path: Path) -> None:
 
 def test_a_killed_launcher_takes_its_roles_along(running: "subprocess.Popen[str]", tmp_path: Path) -> None:
     job = load_record(tmp_path / "runs/job")
+    told = Path(f"/proc/{mine(job.id)[0]}/environ").read_text().split("\0")
+    folder = Path(next(word for word in told if word.startswith("PHALANX_JOB_FOLDER=")).partition("=")[2])
+    assert folder.stat().st_mode & 0o777 == 0o700
     running.kill()
     running.wait()
     until(lambda: not mine(job.id))
+    until(lambda: not folder.exists(), why=lambda: "it holds the job's key")
     seen = phalanx(tmp_path, "status")
     assert "its launcher is gone" in seen.stdout

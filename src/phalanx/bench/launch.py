@@ -16,8 +16,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from phalanx.launch.code import digest_here, version_here
 from phalanx.launch.messages import PROTOCOL
+from phalanx.net.code import digest_here, version_here
 from phalanx.observe.tables import print_table
 
 COUNTS = (1, 10, 50, 100, 250, 500)

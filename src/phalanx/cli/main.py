@@ -376,8 +376,15 @@ def export(
 
 
 @app.command()
-def doctor() -> None:
-    """Show versions, the machine, the settings chosen for it, and whether each optional part works."""
+def doctor(
+    job: Annotated[bool, typer.Option("--job", help="sockets of a running job, and who may talk to each")] = False,
+    which: Annotated[str | None, typer.Argument(metavar="[RUN|PID]", help="the job; default: the only one")] = None,
+) -> None:
+    """Show versions, the machine, the settings chosen for it, and whether each part works; or a job's sockets."""
+    if job or which is not None:
+        from phalanx.commands.doctor_job import show_sockets
+
+        return show_sockets(Console(), which)
     let_idle_threads_spin_while_alone("auto")  # as training would
     from phalanx.commands.doctor import examine
 

@@ -46,7 +46,8 @@ class Role:
     world: int = 1  # processes of this kind
     local_rank: int = 0
     local_world: int = 1
-    master: str = "127.0.0.1:0"  # the trainers' rendezvous; "" if not known yet
+    # the trainers' rendezvous: HOST:PORT, or file://PATH where one machine has them all; "" if not known yet
+    master: str = "127.0.0.1:0"
     # addresses of parameter servers, such as ipc:///run/x or tcp://10.0.0.1:7000; "" for one not known yet
     servers: tuple[str, ...] = ()
     data: tuple[str, ...] = ()  # addresses of the job's data servers
@@ -58,6 +59,11 @@ class Role:
     launcher: str = "none"
     allowed_hosts: AllowedHosts = AllowedHosts()
     variables: RoleVariables = field(default=RoleVariables(), compare=False)
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all processes of this kind are on one machine, as far as the launcher says."""
+        return self.local_world == self.world
 
     @property
     def name(self) -> str:

@@ -30,6 +30,7 @@ from phalanx.machine.processes import start_time
 from phalanx.net.curve import needs_curve, secure_client, secure_server
 from phalanx.net.interfaces import candidate_ports
 from phalanx.net.key import key_for
+from phalanx.net.listeners import HEARTBEAT, note_listener
 from phalanx.net.waiting import Patience, connect_failure, here
 
 CONNECT_S = 30.0  # for a process that is known to listen
@@ -96,7 +97,9 @@ class Listener:
         for port in ports:
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.bind(f"tcp://{host}:{port}")
-                return self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+                endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+                note_listener(HEARTBEAT, endpoint)
+                return endpoint
         raise UserError(
             f"there is no free port at {host}",
             why=f"all {len(ports)} that may be used are taken",

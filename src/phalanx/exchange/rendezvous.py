@@ -3,6 +3,7 @@
 This comes before any exchange of gradients, which depends on what they agree on.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from phalanx.config.schema import ExchangeConfig
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.collective.connectivity import open_store, trainer_of
 from phalanx.exchange.collective.peer_watch import PeerWatch
+from phalanx.net.code import CodeReport, refuse_other_code
 from phalanx.net.waiting import gather
 
 _LOOK_S = 0.02  # between looks at which workers have read
@@ -26,6 +28,14 @@ class Rendezvous(Protocol):
         ...
 
 
+def compare_code(rendezvous: Rendezvous, role: Role) -> None:
+    """Refuse workers that run another version of Phalanx. All workers call this, and all raise the error."""
+    mine = CodeReport.of(role.name)
+    texts = rendezvous.gather("code", json.dumps(mine.to_data()))
+    first, *others = [CodeReport.from_data(json.loads(text), f"trainer-{rank}") for rank, text in enumerate(texts)]
+    refuse_other_code(first, [*others, mine])  # who joins later is none of the others
+
+
 class LocalRendezvous:
     """The rendezvous of a job with one worker."""
 
@@ -36,8 +46,8 @@ class LocalRendezvous:
 class StoreRendezvous:
     """The workers of a collective job, at torch's store. Their process group is formed at the same store later.
 
-    From here on they watch one another: none waits for a worker that is lost while others open their data or time
-    convolutions.
+    First they compare their code, which decides what everything after it means. From then on they watch one another:
+    none waits for a worker that is lost while others open their data or time convolutions.
     """
 
     def __init__(self, role: Role, timeout_s: float, silence_s: float = ExchangeConfig().silence_s) -> None:
@@ -46,6 +56,7 @@ class StoreRendezvous:
         with self._failing_as_lost():
             self.store = open_store(role, timeout_s)
             if role.world > 1:
+                compare_code(self, role)
                 self.peers = PeerWatch(self.store, role, timeout_s, silence_s)
 
     def gather(self, topic: str, text: str) -> list[str]:
@@ -95,5 +106,7 @@ def make_rendezvous(exchange: ExchangeConfig, role: Role) -> Rendezvous:
         from phalanx.exchange.liveness import watch_servers
         from phalanx.exchange.pserver.gather import ServerRendezvous
 
-        return ServerRendezvous(role, exchange.timeout_s, watch_servers(role, exchange))
+        rendezvous = ServerRendezvous(role, exchange.timeout_s, watch_servers(role, exchange))
+        compare_code(rendezvous, role)
+        return rendezvous
     return LocalRendezvous()

@@ -4,7 +4,14 @@ import contextlib
 import socket
 
 from phalanx.errors import UserError
-from phalanx.net.interfaces import address_towards, bound_socket, interface_address, interface_with, is_loopback
+from phalanx.net.interfaces import (
+    LOOPBACK,
+    address_towards,
+    bound_socket,
+    interface_address,
+    interface_with,
+    is_loopback,
+)
 
 
 def own_address(peers: list[str], interface: str | None) -> tuple[str, str | None]:
@@ -22,7 +29,7 @@ def own_address(peers: list[str], interface: str | None) -> tuple[str, str | Non
             why=f"no route to any of {', '.join(peers[:4])}",
             remedy="use host names that all hosts can resolve, or name the network interface with --iface",
         )
-    return "127.0.0.1", None
+    return LOOPBACK, interface_with(LOOPBACK)
 
 
 def hold_ports(address: str, count: int, allowed: tuple[int, int] | None) -> list[socket.socket]:

@@ -20,7 +20,6 @@ from typing import Any
 
 from phalanx.errors import UserError
 from phalanx.launch.addresses import hold_ports, join_address, own_address
-from phalanx.launch.code import digest_here, version_here
 from phalanx.launch.messages import (
     LINE_BYTES,
     ORPHAN_GRACE_S,
@@ -34,6 +33,8 @@ from phalanx.launch.process_manager import ProcessManager
 from phalanx.launch.run_files import marker, read_chunk, refuse_taken, saved_checkpoint, verify_step, write_chunk
 from phalanx.machine.ending import ENDING
 from phalanx.machine.processes import adopting_orphans, run_loop
+from phalanx.net.code import digest_here, version_here
+from phalanx.net.listeners import JOB_FOLDER
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.rewind import put_aside_after
 
@@ -51,6 +52,7 @@ class Agent:
         self._run: Path | None = None
         self._folder: Path | None = None
         self._ports: dict[str, socket.socket] = {}
+        self._groups = 0
         self._variables: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -158,16 +160,19 @@ class Agent:
         self._send({"event": "ready", "run": str(self._run), "shared": shared})
 
     def _listen(self, names: Sequence[str], peers: list[str], interface: str | None, ports: list[int] | None) -> None:
-        """Choose addresses for this host's roles: Unix sockets if the job has one host, TCP ports otherwise."""
+        """Choose addresses for this host's roles: TCP ports, or if the job has one host Unix sockets and a file."""
         assert self._folder is not None
         address, found = own_address(peers, interface)
-        unix = [name for name in names if not peers and not ports and name != "master"]
-        tcp = [name for name in names if name not in unix]
+        files = [name for name in names if not peers and name == "master"]
+        unix = [name for name in names if not peers and not ports and name not in files]
+        tcp = [name for name in names if name not in (*files, *unix)]
         for held in self._ports.values():
             held.close()
         sockets = hold_ports(address, len(tcp), (ports[0], ports[1]) if ports else None)
         self._ports = dict(zip(tcp, sockets, strict=True))
         addresses = {name: f"ipc://{self._folder}/{name}" for name in unix}
+        self._groups += 1  # a new group needs a new store
+        addresses |= dict.fromkeys(files, f"file://{self._folder}/store-{self._groups}")
         for name, held in self._ports.items():
             endpoint = join_address(address, held.getsockname()[1])
             addresses[name] = endpoint if name == "master" else f"tcp://{endpoint}"
@@ -184,7 +189,7 @@ class Agent:
         ending.unlink(missing_ok=True)
         local = {"python": sys.executable, "input": str(path)}
         argv = [word if isinstance(word, str) else local[word["local"]] for word in message["argv"]]
-        variables = {**self._variables, **message["environment"]}
+        variables = {**self._variables, **message["environment"], JOB_FOLDER: str(self._folder)}
         await self._processes.start(
             message["role"], argv, variables, self._cwd, terminal=message["terminal"], ending=ending
         )

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from phalanx.errors import UserError
 from phalanx.launch.channel import Channel, Disconnect
-from phalanx.launch.code import digest_here, version_here
 from phalanx.launch.hosts import Host
 from phalanx.launch.messages import PROTOCOL, Message
 from phalanx.launch.remote_shell import LOCAL_CHECK, NO_FOLDER, NO_PYTHON, HostCheck
+from phalanx.net.code import digest_here, version_here
 
 CLOCK_SKEW_S = 5.0
 SSH_FAILED = 255

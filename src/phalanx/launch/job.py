@@ -26,7 +26,7 @@ INPUT: Argument = {"local": "input"}  # the file with the role and its request, 
 ROLE_COMMAND: tuple[Argument, ...] = (PYTHON, "-m", "phalanx.roles", INPUT)
 # (number of workers, the run's config.yaml if a checkpoint was saved) -> the request of the new group.
 NewGroupRequest = Callable[[int, str | None], Mapping[str, Any]]
-MASTER = "master"  # the trainers' rendezvous: a port on trainer 0's host
+MASTER = "master"  # the trainers' rendezvous: a port on trainer 0's host, or a file where there is one host
 # Prefixes of the launching shell's variables that roles on other hosts get too.
 _FORWARDED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "PHALANX_")
 

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from phalanx.atomic import PART, sync
+from phalanx.atomic import PART, make_folder, sync, sync_names
 from phalanx.custom.installed import FOLDER as FOLDER_OF_CODE
 from phalanx.errors import UserError
 from phalanx.runs.checkpoint import FOLDER, MANIFEST, latest_path, path_of, verify
@@ -101,7 +101,7 @@ def write_chunk(run: Path, name: str, offset: int, chunk: str) -> None:
     path = inside(run, name)
     part = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{PART}")
     if offset == 0:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         part.write_bytes(b"")
     content = base64.b64decode(chunk)
     if content:
@@ -110,3 +110,4 @@ def write_chunk(run: Path, name: str, offset: int, chunk: str) -> None:
     else:
         sync(part)
         part.rename(path)
+        sync_names(path.parent)

@@ -12,6 +12,7 @@ from pathlib import Path
 from phalanx.errors import UserError
 
 PORT_RANGE = "PHALANX_PORT_RANGE"  # of all listeners of a job, except for gloo's, whose ports cannot be chosen
+LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR = 0x8915  # Linux: an interface's IPv4 address
 
 
@@ -44,6 +45,20 @@ def is_own(address: str) -> bool:
         return False
 
 
+def own_address_of(host: str, *, one_machine: bool = False) -> str | None:
+    """The address of this machine that a host name or address means to others; None where that is not known here.
+
+    Some machines resolve their own name to a loopback address, which others cannot use; and behind a translation of
+    addresses a name means none of this machine's.
+    """
+    try:
+        found = [str(each[4][0]) for each in socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)]
+    except OSError:
+        return None
+    usable = [one for one in found if one_machine or is_loopback(host) or not is_loopback(one)]
+    return next(filter(is_own, usable), None)
+
+
 def interface_address(interface: str) -> str:
     """A network interface's IPv4 address."""
     address = _address_of(interface)
@@ -71,12 +86,13 @@ def interface_with(address: str) -> str | None:
     return next((name for _, name in socket.if_nameindex() if _address_of(name) == address), None)
 
 
-def bind_gloo_towards(host: str) -> None:
+def bind_gloo_towards(host: str, *, one_machine: bool) -> None:
     """Have gloo use the interface towards a host. By itself it takes the one of the hostname's address, if any."""
-    if "GLOO_SOCKET_IFNAME" in os.environ or is_loopback(host):
+    if "GLOO_SOCKET_IFNAME" in os.environ:
         return
-    address = address_towards(host)
-    interface = interface_with(address) if not is_loopback(address) else None
+    here = one_machine or is_loopback(host)
+    address = LOOPBACK if here else address_towards(host)
+    interface = interface_with(address) if here or not is_loopback(address) else None
     if interface is not None:
         os.environ["GLOO_SOCKET_IFNAME"] = interface
 

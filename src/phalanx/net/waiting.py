@@ -4,7 +4,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from phalanx.errors import UserError
@@ -12,7 +12,7 @@ from phalanx.errors import UserError
 FIRST_LINE_S = 10.0  # before the first line about what is missing
 _NEXT_LINE_S = 30.0
 _CONNECT_S = 5.0
-_AGAIN_S = 0.2
+_FIRST_S, _AGAIN_S = 0.01, 0.2  # between looks: at first, and after some
 
 
 class Store(Protocol):
@@ -51,6 +51,14 @@ class Patience:
         now = time.monotonic()
         self._next_line = now + _NEXT_LINE_S
         say(f"{text} (for {now - self.begun:.0f} s; ends after {self.timeout_s:g} s)")
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between looks: short at first, since most processes of a job start together."""
+    pause_s = _FIRST_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, _AGAIN_S)
 
 
 def here() -> str:
@@ -139,9 +147,10 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         try:
             # Not torch's own wait, which prints a warning each time that it ends without the keys.
+            pause_s = pauses()
             while not self.given_up and not self._store.check(self._keys):
                 self.missing = [key for key in self._keys if not self._store.check([key])]
-                time.sleep(_AGAIN_S)
+                time.sleep(next(pause_s))
             self.found = [] if self.given_up else [self._store.get(key) for key in self._keys]
         except Exception as error:  # for the thread that waits
             self.error = error

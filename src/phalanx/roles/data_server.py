@@ -48,4 +48,4 @@ def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | 
     pipeline = training_pipeline(config, splits.train, batch=1, threads=threads)
     say(f"{threads} threads decode and augment")
     encrypt = config.exchange.encrypt == "on"
-    serve(pipeline, terms_of(config, pipeline), address, key, encrypt=encrypt, log=log, say=say)
+    serve(pipeline, terms_of(config, pipeline, "the data server"), address, key, encrypt=encrypt, log=log, say=say)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phalanx.atomic import sync, write_text_atomically
+from phalanx.atomic import make_folder, sync, write_text_atomically
 from phalanx.errors import UserError
 from phalanx.runs.fold_paths import refuse_cross_validation
 
@@ -47,7 +47,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], s
     final = path_of(folder, step)
     aside = folder / f".{final.name}.{_owner()}.tmp"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         _sweep(folder)
         aside.mkdir()
         _write(aside, tensors, state)
@@ -72,7 +72,7 @@ def step_of(path: Path) -> int:
 def claim(folder: Path, step: int) -> bool:
     """Claim the saving of a step. True for the first of several workers; the others need not save it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         os.close(os.open(folder / f"{_CLAIM}{step:08d}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False

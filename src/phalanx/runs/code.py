@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from phalanx.atomic import write_text_atomically
+from phalanx.atomic import make_folder, write_text_atomically
 from phalanx.config.schema import CodeConfig, RunConfig
 from phalanx.custom.code import CodeFile
 from phalanx.custom.installed import FOLDER, install
@@ -23,7 +23,7 @@ def write_code(run: Path, files: Sequence[CodeFile]) -> bool:
             number = next(n for n in range(1, 10_000) if not (run / f"{_BEFORE}{n}").exists())
             folder.rename(run / f"{_BEFORE}{number}")
         for file in files:
-            (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((folder / file.name).parent)
             write_text_atomically(folder / file.name, file.text)
     except OSError as error:
         raise UserError(

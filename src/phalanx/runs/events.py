@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from phalanx.atomic import sync_names
 from phalanx.errors import UserError
 from phalanx.runs.score import TOP1, score_of
 
@@ -232,6 +233,10 @@ class Observer:
             sink.close()
 
 
+# After these a run can be resumed, or is over: its history is then on the disk. Each line would take too long.
+_DURABLE = (Checkpoint, Stop, End)
+
+
 class AppendedLines:
     """A text file to which lines are appended and flushed. A full disk is a UserError."""
 
@@ -248,6 +253,14 @@ class AppendedLines:
             self._file.flush()
         except OSError as error:
             raise self._unwritable(error) from error
+
+    def sync(self) -> None:
+        """Have all lines, and the file's name, on the disk."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._unwritable(error) from error
+        sync_names(self.path.parent)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # an unwritten line has already raised its error
@@ -270,6 +283,8 @@ class EventFile:
 
     def take(self, event: Event) -> None:
         self.record(record_of(event))
+        if isinstance(event, _DURABLE):
+            self._lines.sync()
 
     def record(self, record: Record) -> None:
         self._lines.line(json.dumps(record, allow_nan=False, ensure_ascii=False))

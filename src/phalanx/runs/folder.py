@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from phalanx.atomic import write_text_atomically
+from phalanx.atomic import make_folder, write_text_atomically
 from phalanx.config.resolve import Layer, Resolved
 from phalanx.config.text import read_yaml
 from phalanx.errors import UserError
@@ -97,11 +97,11 @@ def create_run(out: Path | None, name: str) -> RunFolder:
 def _new_folder(path: Path, shared: bool = False) -> Path:
     """Create a folder. If it exists and is not `shared`, a number is added to its name."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         for number in range(1, 1000):
             numbered = path if number == 1 else path.with_name(f"{path.name}-{number}")
             with contextlib.suppress(FileExistsError):
-                numbered.mkdir(exist_ok=shared)
+                make_folder(numbered, exist_ok=shared)
                 return numbered
         raise FileExistsError(17, "a thousand folders of that name exist", str(path))
     except OSError as error:

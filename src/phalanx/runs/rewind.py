@@ -6,6 +6,7 @@ checkpoints/after-step-00000008-20260131-120000/step-00000012/   kept, but no lo
 import time
 from pathlib import Path
 
+from phalanx.atomic import sync_names
 from phalanx.errors import UserError
 from phalanx.runs import checkpoint
 from phalanx.runs.events import EVENTS_FILE, Record, Start, read_events
@@ -57,6 +58,8 @@ def put_aside_after(folder: Path, step: int, when: str | None = None) -> None:
         aside = _new(folder / f"{ASIDE}{checkpoint.path_of(folder, step).name}-{when}")
         for path in reversed(later):  # newest first: if this is interrupted, the run has no gap
             path.rename(aside / path.name)
+        for names in (aside, folder):  # otherwise a power cut might bring back what the run has left
+            sync_names(names)
     except OSError as error:
         raise UserError(
             f"the checkpoints after step {step} cannot be set aside in {folder}",

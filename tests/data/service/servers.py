@@ -108,7 +108,7 @@ class SlowPipeline(Pipeline):
 def server(task: Task) -> None:
     """The main of a server process."""
     pipeline = pipeline_of(task.config, batch=1)
-    terms = terms_of(task.config, pipeline)
+    terms = terms_of(task.config, pipeline, "the data server")
     pipeline.__class__ = SlowPipeline
     pipeline.pause_s = task.pause_s  # type: ignore[attr-defined]
     serve(pipeline, terms, task.address, task.key, log=task.log)

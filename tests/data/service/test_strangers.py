@@ -39,7 +39,7 @@ def test_strangers_are_refused_and_counted_and_serving_goes_on(servers: Servers)
             intruded = True
             _speak_otherwise(address)
             _speak_without_right(address)
-            _break_rules(address, terms_of(servers.config, local))
+            _break_rules(address, terms_of(servers.config, local, "trainer-0"))
 
     service = servers.service(addresses=(address,))
     assert content(taken(pipeline_of(servers.config, remote=service), 6, intrude)) == content(taken(local, 6))

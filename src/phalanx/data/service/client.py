@@ -35,7 +35,7 @@ class Service:
         self._servers = {full_address(address): key for address, key in servers.items()}
         self._config, self._notify = config, notify
         self._patience = patience or Patience(timeout_s=config.data.service_timeout_s)
-        self._name = f"{name} ({platform.node()}, process {os.getpid()})"
+        self._trainer, self._name = name, f"{name} ({platform.node()}, process {os.getpid()})"
         self.links: list[Link] = []
         self.scheduler: LeaseScheduler | None = None
         self._reported = (time.monotonic(), dict[Link, int]())
@@ -46,7 +46,7 @@ class Service:
             context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
             stack.callback(context.term)
             pool = stack.enter_context(pipeline.pixel_pool()) if self._config.data.service_fallback else None
-            terms = terms_of(self._config, pipeline)
+            terms = terms_of(self._config, pipeline, self._trainer)
             image_bytes = pipeline.framing.size**2 * pipeline.source.channels
             size = slot_bytes(pipeline.batch, pipeline.share, image_bytes)
             self.links = []

@@ -11,6 +11,7 @@ from phalanx.config.schema import RunConfig
 from phalanx.data.decode.jpeg import decoder_status
 from phalanx.data.order import Work
 from phalanx.data.pipeline import Pipeline
+from phalanx.net.code import CodeReport, other_code
 from phalanx.net.seal import as_json
 
 Terms = dict[str, Any]
@@ -28,11 +29,12 @@ _NOT_COMPARED = {
 _PROBES = 8  # samples that both sides make and compare
 _PIXELS = "pixels"
 _VERSIONS = "versions"
-_PACKAGES = ("phalanx", "pillow", "torch", "torchvision", "numpy")
+_PACKAGES = ("pillow", "torch", "torchvision", "numpy")
+_CODE = "phalanx"
 
 
-def terms_of(config: RunConfig, pipeline: Pipeline) -> Terms:
-    """All that decides what batches a pipeline makes, by name. JSON can hold it."""
+def terms_of(config: RunConfig, pipeline: Pipeline, process: str) -> Terms:
+    """All that decides what batches a pipeline makes, by name. JSON can hold it. `process` is for messages."""
     source = pipeline.source
     settings = {
         key: value
@@ -47,6 +49,7 @@ def terms_of(config: RunConfig, pipeline: Pipeline) -> Terms:
         "channels": source.channels,
         "classes": f"{len(source.classes)} ({_digest(as_json(source.classes))})",
         "labels": _digest(np.ascontiguousarray(source.labels, dtype="<i8").tobytes()),
+        _CODE: CodeReport.of(process).to_data(),
         _PIXELS: _looks(pipeline),
         _VERSIONS: {name: _version(name) for name in _PACKAGES} | {"JPEG by": decoder_status()},
     }
@@ -54,7 +57,10 @@ def terms_of(config: RunConfig, pipeline: Pipeline) -> Terms:
 
 def difference(trainers: Terms, servers: Terms) -> str:
     """The differences, for a message; empty if all that matters agrees."""
-    names = [name for name in {**trainers, **servers} if name not in (_PIXELS, _VERSIONS)]
+    mine, theirs = (CodeReport.from_data(terms.get(_CODE), "the other") for terms in (trainers, servers))
+    if error := other_code(mine, theirs):
+        return f"{error.what}; {error.remedy}"
+    names = [name for name in {**trainers, **servers} if name not in (_CODE, _PIXELS, _VERSIONS)]
     found = [
         f"{name} is {trainers.get(name)!r} for the trainer and {servers.get(name)!r} for the server"
         for name in names

@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
 
 import torch.distributed as dist
 
 from phalanx.config.role import Role
 from phalanx.errors import UserError
 from phalanx.exchange.collective.gloo import listening_address
+from phalanx.net.listeners import REACH, note_listener
+from phalanx.net.store import FILE, SealedStore, join_tcp_store, open_file_store, serve_tcp_store
 from phalanx.net.waiting import Store, await_listener, connect_failure, gather, here
 
 _CONNECT_S = 15.0  # for a connection to a process that listens
@@ -38,21 +39,27 @@ class _Place:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-def open_store(role: Role, timeout_s: float) -> Store:
+def open_store(role: Role, timeout_s: float) -> SealedStore:
     """The store where workers exchange settings and addresses: at rank 0, unless torchrun has one itself."""
     host, _, port = role.master.rpartition(":")
-    timeout = timedelta(seconds=timeout_s)
-    of_torchrun = role.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    if role.rank > 0:
-        await_listener(role.name, "torchrun" if of_torchrun else "trainer-0", host, int(port), timeout_s)
-    if of_torchrun:
+    if role.master.startswith(FILE):
+        return SealedStore(open_file_store(role.master, timeout_s), role.key, port)
+    host = host.strip("[]")
+    if role.launcher == "torchrun" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        if role.rank > 0:
+            await_listener(role.name, "torchrun", host, int(port), timeout_s)
         # Only the environment says where it is. It outlives the workers: a prefix hides what an earlier attempt has
         # put there.
+        timeout = timedelta(seconds=timeout_s)
         rendezvous = dist.rendezvous("env://", role.rank, role.world, timeout=timeout)  # type: ignore[attr-defined]
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return cast(Store, dist.PrefixStore(f"phalanx/{attempt}", next(iter(rendezvous))[0]))  # type: ignore[attr-defined]
-    mine = role.rank == 0
-    return cast(Store, dist.TCPStore(host.strip("[]"), int(port), None, mine, timeout, False))  # type: ignore[attr-defined]
+        prefix = f"phalanx/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        store = dist.PrefixStore(prefix, next(iter(rendezvous))[0])  # type: ignore[attr-defined]
+        return SealedStore(store, role.key, f"{port}/{prefix}")
+    if role.rank == 0:
+        store = serve_tcp_store(host, int(port), role.name, timeout_s, one_machine=role.one_machine)
+    else:
+        store = join_tcp_store(host, int(port), role.name, "trainer-0", timeout_s)
+    return SealedStore(store, role.key, port)
 
 
 def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
@@ -60,7 +67,7 @@ def check_reachable(store: Store, role: Role, timeout_s: float) -> None:
 
     All workers call this, and all raise the same error. They may start late; then each has half a minute to connect.
     """
-    if role.world == role.local_world:
+    if role.one_machine:
         return
     listener, place = _listen(role)
     with listener:
@@ -101,7 +108,9 @@ def _listen(role: Role) -> tuple[socket.socket, _Place]:
                     connection.sendall(token.encode())
 
     threading.Thread(target=answer, name="phalanx-reach", daemon=True).start()
-    return listener, _Place(role.name, here(), address, listener.getsockname()[1], token)
+    place = _Place(role.name, here(), address, listener.getsockname()[1], token)
+    note_listener(REACH, place.at)
+    return listener, place
 
 
 def _failures(place: _Place, others: list[_Place]) -> list[tuple[str, str]]:

@@ -22,12 +22,12 @@ def join_group(rendezvous: StoreRendezvous, device: torch.device, timeout_s: flo
     Returns the watch over the other workers, where there are any.
     """
     role, peers = rendezvous.role, rendezvous.peers
-    store: Any = rendezvous.store
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
         if peers is not None and backend == "gloo":
-            check_reachable(store, role, timeout_s)
+            check_reachable(rendezvous.store, role, timeout_s)
             peers.before_connecting()
+        store: Any = rendezvous.store.plain  # torch's own entries have no proof
         dist.init_process_group(
             backend, store=store, rank=role.rank, world_size=role.world, timeout=timedelta(seconds=timeout_s)
         )

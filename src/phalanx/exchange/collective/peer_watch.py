@@ -14,7 +14,7 @@ from phalanx.exchange.collective.gloo import listening_address, open_sockets, sh
 from phalanx.exchange.liveness import Listener, LivenessWatch, Peer
 from phalanx.machine.ending import leave_ending
 from phalanx.machine.processes import start_time
-from phalanx.net.interfaces import is_loopback
+from phalanx.net.interfaces import LOOPBACK, is_loopback
 from phalanx.net.waiting import Store, gather, here, say
 
 _NEWS_S = 2.0  # for the watch to notice which worker is lost, after a collective has failed
@@ -28,7 +28,7 @@ class PeerWatch:
         self._before: set[str] | None = None
         self._elastic = role.elastic
         self._noticed = threading.Event()
-        address = "127.0.0.1" if role.local_world == role.world else listening_address()
+        address = LOOPBACK if role.one_machine else listening_address()
         self._listener = Listener(address, role.key, silence_s, _known_ports(role))
         self._watch: LivenessWatch | None = None
         try:

@@ -11,10 +11,10 @@ from phalanx.exchange.liveness import LivenessWatch
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.members import cannot_join
 from phalanx.exchange.pserver.wire import MessageKind
+from phalanx.net.code import CodeReport, refuse_other_code
 from phalanx.net.key import key_for
 from phalanx.net.seal import Refused, as_json, from_json
-
-_ASK_EVERY_S = 0.2
+from phalanx.net.waiting import pauses
 
 
 class ServerRendezvous:
@@ -22,6 +22,7 @@ class ServerRendezvous:
 
     def __init__(self, role: Role, timeout_s: float, watch: LivenessWatch | None = None) -> None:
         self._role, self._timeout_s, self.watch = role, timeout_s, watch
+        self._code = CodeReport.of(role.name)
 
     def gather(self, topic: str, text: str) -> list[str]:
         """Ask again until the texts of all workers are there."""
@@ -35,11 +36,12 @@ class ServerRendezvous:
             context.term()
 
     def _ask_until_complete(self, link: Link, topic: str, text: str) -> list[str]:
-        deadline = time.monotonic() + self._timeout_s
+        deadline, pause_s = time.monotonic() + self._timeout_s, pauses()
         while True:
             mine = {"nonce": link.challenge(), "topic": topic, "world": self._role.world, "text": text}
             # Not repeated: a challenge can be used once.
             reply = from_json(link.request(link.header(MessageKind.GATHER), as_json(mine), repeat=False).control)
+            refuse_other_code(self._code, [CodeReport.from_data(reply.get("code"), f"the server at {link.address}")])
             if not reply["missing"]:
                 return [str(each) for each in reply["texts"]]
             if time.monotonic() > deadline:
@@ -50,7 +52,7 @@ class ServerRendezvous:
                     f"{', '.join(map(str, missing[:8]))}",
                     remedy="check that all workers were started, and reach that address; see logs/ in the run's folder",
                 )
-            time.sleep(_ASK_EVERY_S)
+            time.sleep(next(pause_s))
 
 
 @dataclass

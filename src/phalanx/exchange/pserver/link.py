@@ -21,6 +21,7 @@ from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage, ma
 from phalanx.machine.process_state import hindrance
 from phalanx.net import shared_memory as memory
 from phalanx.net.client_channel import ClientChannel
+from phalanx.net.code import CodeReport
 from phalanx.net.encryption import Encrypt, encrypts
 from phalanx.net.messages import Buffer, unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
@@ -85,6 +86,7 @@ class Link:
         self._places, size = places_of(job.slices_of(self.number))
         self._area = self._area or memory.create(size)
         described = {"nonce": self.challenge(), "job": job.described(), "area": self._area.address}
+        described["code"] = CodeReport.of(f"trainer-{self.rank}").to_data()
         joining = as_json({**described, "own": self._earlier} if self._earlier else described)
         # Not repeated: a challenge can be used once. If it gets lost, the time-out ends the wait.
         welcome = from_json(self.request(self.header(MessageKind.JOIN), joining, repeat=False).control)

@@ -20,6 +20,7 @@ from phalanx.exchange.pserver.slice_server import SliceServer
 from phalanx.exchange.pserver.sums import Sums
 from phalanx.exchange.pserver.wire import WIRE, Header, MessageKind, ServerMessage, make_seal
 from phalanx.net import shared_memory as memory
+from phalanx.net.code import CodeReport, refuse_other_code
 from phalanx.net.messages import pack_error
 from phalanx.net.request_server import PeerRequest, RequestServer
 from phalanx.net.seal import Refused, as_json, from_json
@@ -48,6 +49,7 @@ class Server:
         """
         self._number, self._journal, self._presence, self._patience_s = number, journal, presence, patience_s
         self._code = code
+        self._runs = CodeReport.of(f"server-{number}")
         self.members = Members()
         self.finished = False
         self._requests = RequestServer(channel, make_seal(key), WIRE, journal.refused, self._handlers())
@@ -142,13 +144,14 @@ class Server:
             raise self._lost_early(gone[0])  # whether or not it sent its text: all workers are needed for what follows
         if lost := self.members.lost.intersection(missing):
             raise self._lost_early(min(lost), "the others go on without it")
-        gathered = as_json({"missing": missing, "texts": texts})
+        gathered = as_json({"missing": missing, "texts": texts, "code": self._runs.to_data()})
         self._requests.send(request.identity, request.header.reply(MessageKind.GATHERED), gathered)
 
     def _join(self, request: PeerRequest[Header]) -> None:
         sent = self._proven(request)
-        job = ServerJob.from_description(sent.get("job", {}))
         rank = request.header.worker
+        refuse_other_code(self._runs, [CodeReport.from_data(sent.get("code"), f"trainer-{rank}")])
+        job = ServerJob.from_description(sent.get("job", {}))
         for named in (job.optim.name, job.schedule.kind):
             if is_reference(named) and named not in self._code:
                 raise cannot_join(rank, f"it names the code {named}, which this server was not started with")

@@ -11,7 +11,6 @@ import secrets
 import socket
 import time
 from dataclasses import replace
-from datetime import timedelta
 from urllib.parse import urlsplit
 
 from phalanx.config.role import UNRANKED, AllowedHosts, Environment, Role
@@ -21,7 +20,8 @@ from phalanx.launch.env import dmlc_scheduler, pmi
 from phalanx.launch.env.assign_role import assign_role
 from phalanx.net.admission import refuse_unnamed
 from phalanx.net.interfaces import address_towards, bind_gloo_towards, free_port, interface_address, is_loopback
-from phalanx.net.waiting import Patience, Store, await_listener, gather
+from phalanx.net.store import SealedStore, join_tcp_store, serve_tcp_store
+from phalanx.net.waiting import Patience, Store, gather
 
 _POLL_S = 0.05  # between looks at the number of processes
 _RESOLVE_S = 0.5  # between tries to resolve a name
@@ -42,13 +42,13 @@ def complete(role: Role, exchange: ExchangeConfig, environment: Environment = os
         role = role if all(role.servers) else _rendezvous(role, exchange.timeout_s, environment)
         refuse_unnamed(role)
         return _bindable(role)
-    bind_gloo_towards(_host(role.master))
+    bind_gloo_towards(_host(role.master), one_machine=role.one_machine)
     return role
 
 
 def _master_address(role: Role, environment: Environment) -> str:
     """Rank 0's address for the rendezvous: loopback on one host, otherwise the name that mpiexec has for this host."""
-    if role.local_world == role.world:
+    if role.one_machine:
         return f"127.0.0.1:{free_port('127.0.0.1')}"
     host = environment.get("MASTER_ADDR") or environment.get("MPIR_CVAR_CH3_INTERFACE_HOSTNAME")
     interface = environment.get("MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE")
@@ -90,14 +90,16 @@ def _rendezvous(role: Role, timeout_s: float, environment: Environment) -> Role:
     try:
         store = _store(role, hosts_store, timeout_s)
         if hosts_store:
-            store.set("key", _OWN_KEY if role.key else secrets.token_hex(32))
+            # Before a process knows whether the others have a key, it can prove nothing.
+            store.plain.set("key", _OWN_KEY if role.key else secrets.token_hex(32))
+        key = _shared_key(role, store)
         if role.kind == "scheduler":
             store.set("scheduler port", str(dmlc_scheduler.open_listener(_host(role.master))))
         else:
             role = _publish(role, store, environment, timeout_s)
         if hosts_store:
             _share_hosts(role, store, expected, timeout_s)
-        role = _with_key(role, store)
+        role = _with_key(role, key, store)
         if role.kind != "scheduler":
             if role.launcher == "DMLC":
                 dmlc_scheduler.connect(role, _host(role.master), int(store.get("scheduler port")))
@@ -113,16 +115,14 @@ def _rendezvous(role: Role, timeout_s: float, environment: Environment) -> Role:
     return role
 
 
-def _store(role: Role, hosts_store: bool, timeout_s: float) -> Store:
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    port = int(role.master.rpartition(":")[2])
-    timeout = timedelta(seconds=timeout_s)
-    if not hosts_store:
+def _store(role: Role, hosts_store: bool, timeout_s: float) -> SealedStore:
+    host, port = _host(role.master), role.master.rpartition(":")[2]
+    if hosts_store:
+        store = serve_tcp_store(host, int(port), role.name, timeout_s, one_machine=False)
+    else:
         first = "the scheduler" if role.launcher == "DMLC" else "trainer-0"
-        await_listener(role.name, first, _host(role.master), port, timeout_s)
-    store: Store = TCPStore(_host(role.master), port, is_master=hosts_store, timeout=timeout, wait_for_workers=False)
-    return store
+        store = join_tcp_store(host, int(port), role.name, first, timeout_s)
+    return SealedStore(store, role.key, port)
 
 
 def _host(address: str) -> str:
@@ -148,9 +148,9 @@ def _share_hosts(role: Role, store: Store, expected: int, timeout_s: float) -> N
     store.set("hosts", ",".join(sorted(set().union(*sources))))
 
 
-def _with_key(role: Role, store: Store) -> Role:
-    """Add the job's hosts, and the key from the store if the job has none of its own."""
-    key = store.get("key").decode()
+def _shared_key(role: Role, store: SealedStore) -> str:
+    """The key that the process with the store has made; _OWN_KEY where the job has its own."""
+    key = bytes(store.plain.get("key")).decode()
     if bool(role.key) != (key == _OWN_KEY):
         theirs, mine = ("a key", "none") if key == _OWN_KEY else ("none", "a key")
         raise UserError(
@@ -158,6 +158,11 @@ def _with_key(role: Role, store: Store) -> Role:
             why="PHALANX_KEY_FILE (or PHALANX_KEY) is set for a part of the job only",
             remedy="set it for all of them, or for none",
         )
+    return key
+
+
+def _with_key(role: Role, key: str, store: Store) -> Role:
+    """Add the job's hosts, and the key from the store if the job has none of its own."""
     allowed_hosts = AllowedHosts(tuple(store.get("hosts").decode().split(",")))
     if key == _OWN_KEY:
         return role if role.kind != "scheduler" else replace(role, allowed_hosts=allowed_hosts)

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from phalanx.config.role import Role
 from phalanx.net.admission import allowlist_of
-from phalanx.net.interfaces import bound_socket
+from phalanx.net.interfaces import bound_socket, own_address_of
 from phalanx.net.waiting import connect_failure, here, say
 
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}  # a lost host: after a minute
@@ -21,8 +21,8 @@ _held: list[socket.socket] = []  # until this process ends
 
 
 def open_listener(host: str) -> int:
-    """Listen for the job's processes, on the scheduler's host. Returns the port."""
-    listener = bound_socket("::" if ":" in host else "0.0.0.0")
+    """Listen for the job's processes, at the scheduler's address. Returns the port."""
+    listener = bound_socket(own_address_of(host) or ("::" if ":" in host else "0.0.0.0"))
     listener.listen(1024)
     _held.append(listener)
     return int(listener.getsockname()[1])

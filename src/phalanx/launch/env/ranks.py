@@ -8,10 +8,9 @@ from phalanx.config.role import Environment, Role
 from phalanx.errors import UserError
 from phalanx.launch.env.variables import bad_variable, number, refuse_rank
 from phalanx.launch.launchers.nodelist import counts, expand
-from phalanx.net.interfaces import allowed_ports
+from phalanx.net.interfaces import LOOPBACK, allowed_ports
 from phalanx.net.key import key_of
 
-LOOPBACK = "127.0.0.1"
 _PORTS = range(20000, 30000)  # below the ephemeral ports
 _NO_STEP = 0xFFFFFFF0  # larger step ids are batch scripts and interactive shells
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from phalanx.launch.code import digest_here, digest_of
+from phalanx.net.code import digest_here, digest_of
 
 
 @pytest.fixture
