@@ -24,7 +24,7 @@ from phalanx.machine.listening import (
     processes,
 )
 from phalanx.net.interfaces import is_loopback
-from phalanx.net.listeners import HEARTBEAT, JOB_FOLDER, REACH, noted_listeners
+from phalanx.net.listeners import HEARTBEAT, JOB_FOLDER, LANES, REACH, noted_listeners
 from phalanx.observe.tables import print_rows, print_table
 
 TITLES = ("process", "pid", "address", "what for", "who may talk to it")
@@ -177,6 +177,8 @@ def _purpose(process: JobProcess, place: ListeningSocket) -> tuple[str, str]:
     noted = noted_listeners(process.folder, process.pid).get(place.endpoint) if process.folder else None
     if noted == HEARTBEAT:
         return noted, _with_key(place, role)
+    if noted == LANES:
+        return noted, f"{_reaching(place)} and has a token from the port beside it; AES-GCM"
     if noted == REACH:
         return noted, f"{_reaching(place)}; it only sends a random word"
     if process.name == "launcher":

@@ -15,6 +15,7 @@ from phalanx.net.interfaces import candidate_ports
 from phalanx.net.lane import Lane, LaneFrame, LaneTracker, tune
 from phalanx.net.lane_cipher import KEY_BYTES, Buffer, LaneCipher
 from phalanx.net.lane_loop import LaneLoop
+from phalanx.net.listeners import LANES, note_listener
 
 TOKEN_BYTES = 32
 _TOKEN_S = 10.0  # within which a connection has to send its token
@@ -48,6 +49,7 @@ class LaneServer:
         self._listener = _bound(host)
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
+        note_listener(LANES, f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}")
         self._lock = threading.Lock()  # over the next two: the server's thread sends while the loop's opens lanes
         self._issued: dict[bytes, _Issued] = {}  # by token
         self._lanes: dict[bytes, Lane] = {}  # by identity

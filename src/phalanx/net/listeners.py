@@ -7,6 +7,7 @@ from pathlib import Path
 
 JOB_FOLDER = "PHALANX_JOB_FOLDER"  # of a job's processes on this host; only their user can open it
 HEARTBEAT = "heartbeats of workers"
+LANES = "gradients, parameters and batches: large messages"
 REACH = "check that hosts reach one another"
 
 
