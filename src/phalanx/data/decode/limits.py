@@ -37,9 +37,9 @@ class Limits:
         return f"it has {pixels:,} pixels; more than data.max_pixels={self.max_pixels}"
 
     def raise_pillows(self) -> None:
-        """Pillow refuses images with more than twice its limit, which counts for the whole process."""
+        """Pillow warns of images beyond a limit of its own for the whole process, and refuses twice as large ones."""
         if Image.MAX_IMAGE_PIXELS is not None and 2 * Image.MAX_IMAGE_PIXELS < self.max_pixels:
-            Image.MAX_IMAGE_PIXELS = (self.max_pixels + 1) // 2
+            Image.MAX_IMAGE_PIXELS = self.max_pixels
 
 
 USUAL_LIMITS = Limits.of(DataConfig())
