@@ -43,21 +43,25 @@ class Case:
         return [View(self.box[0] * height, self.box[1] * width, self.box[2] * height, self.box[3] * width)]
 
 
-def cases_of(data: bytes) -> list[Case]:
-    """All of the image and a view of it, chosen by the file alone, so that it is all that a replay needs."""
+def cases_of(data: bytes, views: int = 1) -> list[Case]:
+    """All of the image and views of it, chosen by the file alone, so that it is all that a replay needs."""
     random = Random(crc32(data))
-    decoding = Decoding(exact=random.random() < 0.6, exif_orientation=random.random() < 0.3)
-    channels = random.choice((1, 3))
-    share, extent = (random.uniform(-0.2, 1), random.uniform(-0.2, 1)), (random.uniform(0.05, 1), random.uniform(0.05, 1))
-    cases = [Case(decoding, channels, random.choice((12, 40)), (*share, *extent))]
+    orient, channels = random.random() < 0.3, random.choice((1, 3))
     decoder = find_decoder()
     assert decoder is not None
-    height, width = decoder.sizes([data], DecodeSettings(1, 3, orient=decoding.exif_orientation))[0].tolist()
+    height, width = decoder.sizes([data], DecodeSettings(1, 3, orient=orient))[0].tolist()
     if height * width > MAX_PIXELS:
         return []
+    cases = [_view(random) for _ in range(views)]
     if 0 < max(height, width) <= MAX_SIDE:
-        cases.append(Case(Decoding(exact=True, exif_orientation=decoding.exif_orientation), channels, max(height, width), None))
+        cases.append(Case(Decoding(exact=True, exif_orientation=orient), channels, max(height, width), None))
     return cases
+
+
+def _view(random: Random) -> Case:
+    decoding = Decoding(exact=random.random() < 0.6, exif_orientation=random.random() < 0.3)
+    top, left, height, width = (random.uniform(low, 1) for low in (-0.2, -0.2, 0.05, 0.05))
+    return Case(decoding, random.choice((1, 3)), random.choice((12, 40)), (top, left, height, width))
 
 
 def difference(data: bytes, case: Case) -> str:
