@@ -20,7 +20,7 @@ from phalanx.data.base import Pixels, View
 from phalanx.data.decode.images import BadImage, Decoding, Target, decode_all, decode_by_pillow
 from phalanx.data.decode.jpeg import DecodeSettings, find_decoder
 from phalanx.data.order import Indices
-from tests.fuzz.mutate import mutated
+from tests.fuzz.damage import mutated
 from tests.fuzz.samples import jpegs
 
 MAX_SIDE = 600  # of a whole image that is compared pixel by pixel

@@ -9,24 +9,30 @@ The input that a sanitizer complained about, or that took too long, is kept in .
 """
 
 import argparse
+import ctypes
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.mutate import mutated
+import numpy as np
+
+from tests.fuzz.damage import mutated
 from tests.fuzz.sanitizers import NoSanitizers, environment
 from tests.fuzz.targets import FAULTY, TARGETS, Target, loaded
 
 ROOT = Path(__file__).parents[2]
 KEPT = ".fuzz"  # folder for what was found, in the current one
 INSIDE = "PHALANX_FUZZ_INSIDE"  # set in the process that has the sanitizers
-MAX_SECONDS = 20  # for one input
+MAX_SECONDS = 10  # for one input
+WARM_UP = 200  # inputs
+SPARE_BYTES, LEAK_BYTES = 2**17, 64  # what Python may keep for itself, and what an input may leave behind
 FRESH = 0.1  # share of inputs that are random rather than damaged
 
 
@@ -49,21 +55,39 @@ def run_inside(options: argparse.Namespace) -> None:
         return
     names = [options.target] if options.target else list(TARGETS)
     shares = sum(chosen[name].share for name in names)
-    with open(os.environ[INSIDE], "r+b", buffering=0) as current:
-        for name in names:
-            target = chosen[name]
-            loaded(target.library)  # it may have to be compiled, which is not part of the time
-            seconds = options.seconds * target.share / shares
-            ours = target.samples() if options.corpus else inputs(target, Random(f"{options.seed} {name}"), seconds)
-            count = 0
-            for count, data in enumerate(ours, start=1):
-                current.truncate(0)
-                current.seek(0)
-                current.write(name.encode() + b"\0" + data)
-                signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)  # ends the process, whatever C code is doing
-                target.run(data)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            print(f"{name}: {count:,} inputs, nothing found", flush=True)
+    for name in names:
+        target = chosen[name]
+        loaded(target.library)  # it may have to be compiled, which is not part of the time
+        seconds = options.seconds * target.share / shares
+        ours = target.samples() if options.corpus else inputs(target, Random(f"{options.seed} {name}"), seconds)
+        count = _run_all(name, target, ours)
+        print(f"{name}: {count:,} inputs, nothing found", flush=True)
+
+
+def _run_all(name: str, target: Target, ours: Iterable[bytes]) -> int:
+    """Run a target with each input; returns how many there were."""
+    count, before = 0, 0
+    _ = [np.empty(size, np.uint8) for size in range(1200) for _ in range(8)]  # NumPy keeps a few of each size
+    for data in ours:
+        Path(os.environ[INSIDE]).write_bytes(name.encode() + b"\0" + data)
+        signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # of computing; it ends the process, whatever C code is doing
+        target.run(data)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        count += 1
+        if count == WARM_UP:
+            before = _allocated()
+    grown = _allocated() - before
+    if count > WARM_UP and grown > SPARE_BYTES + LEAK_BYTES * count:
+        raise SystemExit(f"{name} holds {grown:,} bytes more after {count:,} inputs: some memory is never freed")
+    return count
+
+
+def _allocated() -> int:
+    """Bytes of all that malloc gave out and that was not freed, which the sanitizer knows."""
+    gc.collect()
+    function = ctypes.CDLL(None).__sanitizer_get_current_allocated_bytes
+    function.restype = ctypes.c_size_t
+    return int(function())
 
 
 def keep(current: Path, report: str) -> str:
@@ -76,8 +100,9 @@ def keep(current: Path, report: str) -> str:
     file = folder / f"{name.decode()}-{sha256(data).hexdigest()[:12]}"
     file.write_bytes(data)
     file.with_suffix(".txt").write_text(report)
-    replay = f"{sys.executable} -m tests.fuzz.native --replay {name.decode()} {file.resolve()}"
-    return f"{report}\nfound by {len(data):,} bytes, which are in {file.resolve()}\nto see it again: cd {ROOT} && {replay}"
+    place = file.resolve()
+    replay = f"cd {ROOT} && {sys.executable} -m tests.fuzz.native --replay {name.decode()} {place}"
+    return f"{report}\nfound by {len(data):,} bytes, which are in {place}\nto see it again: {replay}"
 
 
 def run(arguments: list[str]) -> int:
@@ -91,7 +116,7 @@ def run(arguments: list[str]) -> int:
         command = [sys.executable, "-W", "ignore", "-m", "tests.fuzz.native", *arguments]
         done = subprocess.run(command, env=variables, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
         if done.returncode:
-            late = "" if done.returncode != -signal.SIGALRM else f"one input took more than {MAX_SECONDS} s"
+            late = "" if done.returncode != -signal.SIGPROF else f"one input took more than {MAX_SECONDS} s"
             print(keep(current, done.stderr + late), file=sys.stderr)
             return 1
         return 0
@@ -100,6 +125,8 @@ def run(arguments: list[str]) -> int:
         return 0
     finally:
         current.unlink()
+        if not any(current.parent.iterdir()):
+            current.parent.rmdir()
 
 
 def main() -> int:

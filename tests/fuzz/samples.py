@@ -1,11 +1,12 @@
 """Small files of our own that fuzzing starts from."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.data.jpegs import ODD_SAMPLING, jpeg, oriented, photograph
 
 CORPUS = Path(__file__).parents[1] / "corpus"
-KINDS: tuple[tuple[str, dict[str, object]], ...] = (
+KINDS: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("RGB", {"subsampling": number}) for number in range(3)),
     ("RGB", {"progressive": True}),
     ("RGB", {"restart_marker_blocks": 3}),

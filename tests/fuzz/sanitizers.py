@@ -34,6 +34,7 @@ def environment() -> dict[str, str]:
         "CC": f"{compiler} {FLAGS}",
         "LD_PRELOAD": " ".join(preload),
         "PYTHONMALLOC": "malloc",  # Python's own allocator would hide what is read beyond the end of an object
+        "OMP_WAIT_POLICY": "passive",
         "ASAN_OPTIONS": ASAN_OPTIONS,
         "UBSAN_OPTIONS": UBSAN_OPTIONS,
     }

@@ -72,10 +72,10 @@ class DataConfig(Section):
     bad_images: Literal["skip", "stop"] = Field("skip", description="what to do with an image that does not decode")
     bad_images_cap: Share = Field(0.01, description="share of bad images above which a skipping run stops")
     max_pixels: Count = Field(
-        178_956_970, description="an image with more is bad, by its header, before it takes memory; default: Pillow's own"
+        178_956_970, description="an image with more is bad, which its header tells; default: as many as Pillow allows"
     )
     max_scans: Count = Field(
-        100, description="a JPEG with more is bad: a progressive one has about 10, and each takes time for the whole image"
+        100, description="a JPEG with more is bad: progressive ones have about 10, and each takes time for all pixels"
     )
     service: list[str] = Field([], description="addresses of data servers (HOST:PORT) that make the training batches")
     servers: Annotated[int, Field(ge=0)] = Field(0, description="data servers to start on this machine")

@@ -232,7 +232,7 @@ def test_a_thumbnails_end_is_not_the_files() -> None:
 
 def test_a_bomb_is_refused_before_memory_is_taken() -> None:
     data = of_size(jpeg(photograph(16, 16)), 65_000, 65_000)
-    with pytest.raises(BadImage, match="4,225,000,000 pixels; more than data.max_pixels=178956970"):
+    with pytest.raises(BadImage, match="4,225,000,000 pixels; more than"):
         decode(data, lambda height, width: View(0, 0, 8, 8), 8, 3, "bilinear")
 
 

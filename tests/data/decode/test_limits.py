@@ -31,7 +31,7 @@ def with_scans(count: int) -> bytes:
 
 
 def whole(positions: Indices, sizes: Indices) -> list[View]:
-    return [View(0, 0, *map(float, size)) for size in sizes.tolist()]
+    return [View(0, 0, height, width) for height, width in sizes.tolist()]
 
 
 def by_all(data: bytes, limits: Limits) -> str:

@@ -38,7 +38,7 @@ class Limits:
 
     def raise_pillows(self) -> None:
         """Pillow warns of images beyond a limit of its own for the whole process, and refuses twice as large ones."""
-        if Image.MAX_IMAGE_PIXELS is not None and 2 * Image.MAX_IMAGE_PIXELS < self.max_pixels:
+        if Image.MAX_IMAGE_PIXELS is not None and self.max_pixels > 2 * Image.MAX_IMAGE_PIXELS:
             Image.MAX_IMAGE_PIXELS = self.max_pixels
 
 
