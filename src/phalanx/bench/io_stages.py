@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.data.augment.framing import RandomResizedCrop
-from phalanx.data.decode.jpeg import MAX_PIXELS, DecodeSettings, find_decoder
+from phalanx.data.decode.jpeg import DecodeSettings, find_decoder
 from phalanx.data.decode.resize import address
 from phalanx.data.sources.encoded import EncodedSource
 from phalanx.data.sources.labelled import Labelled
@@ -30,7 +30,7 @@ def stages(source: Labelled, indices: npt.NDArray[np.int64], size: int) -> dict[
     if not isinstance(source, EncodedSource) or decoder is None:
         return {"in all": _costs([everything], len(chosen))[0]}
     data = [source.encoded(index) for index in chosen.tolist()]
-    settings = DecodeSettings(size, source.channels, 0, 0, source.decoding.exact, 0, MAX_PIXELS)
+    settings = DecodeSettings(size, source.channels, exact=source.decoding.exact)
     views = framing.views(chosen, decoder.sizes(data, settings), 0)
     out = np.empty((len(data), size, size, source.channels), dtype=np.uint8)
     places = [address(out) + i * out.strides[0] for i in range(len(data))]

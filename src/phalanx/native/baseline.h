@@ -227,10 +227,11 @@ struct waiting { /* for another block to be transformed with */
     _Alignas(32) int16_t coefficients[2][COEFFICIENTS];
     struct block blocks[2];
     int count;
+    __m256i first_rows; /* of all blocks so far */
 };
 
 static void transform_waiting(struct waiting *w) {
-    if (w->count) invert_blocks(w->blocks, w->blocks + w->count - 1);
+    if (w->count) invert_blocks(w->blocks, w->blocks + w->count - 1, &w->first_rows);
     w->count = 0;
 }
 
@@ -266,6 +267,7 @@ static int read_planes(struct baseline *b, int wanted, int mcus_across, int from
     struct reading r;
     struct waiting w;
     w.count = 0;
+    w.first_rows = _mm256_setzero_si256();
     /* Restart markers allow to begin in the middle. */
     int start = first * mcus_across + from, number = b->interval ? start / b->interval : 0;
     int mcu = number * b->interval;
@@ -277,7 +279,7 @@ static int read_planes(struct baseline *b, int wanted, int mcus_across, int from
         mcu = y * mcus_across + to;
     }
     transform_waiting(&w);
-    return is_within(&r, b);
+    return is_within(&r, b) && is_in_range(w.first_rows);
 }
 
 /* Repeats the samples at the ends of each row: the filter reads beyond them. */

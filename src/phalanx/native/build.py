@@ -9,6 +9,7 @@ cache. The last one wins, with the same content.
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import platform
 import shlex
@@ -93,8 +94,7 @@ def _find(source: Path, instead: str) -> Library:
     if os.environ.get(SWITCH) == "0":
         return Library(None, f"{instead} ({SWITCH}=0)")
     try:
-        march = f"-march={compiler_architecture()}"
-        command = [*_compiler(source.suffix), march, *FLAGS, *(PARALLEL if source.stem in PARALLEL_SOURCES else ())]
+        command = _command(source)
         target = cache_folder() / f"{source.stem}-{library_key(source, command)}.so"
         if not target.exists() or _changeable(target):
             _build(source, command, target)
@@ -111,6 +111,14 @@ def _find(source: Path, instead: str) -> Library:
         why = f"{error}; set XDG_CACHE_HOME to a folder for compiled code"
         return Library(None, f"{instead}, which is slower ({why})")
     return Library(handle, f"native ({target})")
+
+
+def _command(source: Path) -> list[str]:
+    """The compiler with all flags. Those that the user has put into CC come last, and so win."""
+    words = _compiler(source.suffix)
+    program = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    parallel = PARALLEL if source.stem in PARALLEL_SOURCES else ()
+    return [*program, f"-march={compiler_architecture()}", *FLAGS, *parallel, *words[len(program) :]]
 
 
 def _compiler(suffix: str) -> list[str]:

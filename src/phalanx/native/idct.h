@@ -102,7 +102,8 @@ static void store_rows(__m128i rows, const struct block *block, int first) {
     _mm_storeh_pd((double *)(block->out + block->stride * (first + 1)), _mm_castsi128_pd(rows));
 }
 
-static void invert_blocks(const struct block *one, const struct block *other) {
+/* `first_rows` gathers the bits of how large the blocks' first rows are: see `is_in_range`. */
+static void invert_blocks(const struct block *one, const struct block *other, __m256i *first_rows) {
     __m256i v[8];
     for (int i = 0; i < 8; i++) {
         __m256i values = _mm256_inserti128_si256(
@@ -113,6 +114,7 @@ static void invert_blocks(const struct block *one, const struct block *other) {
             _mm_loadu_si128((const __m128i *)(other->quantization + 8 * i)), 1);
         v[i] = _mm256_mullo_epi16(values, steps);
     }
+    *first_rows = _mm256_or_si256(*first_rows, _mm256_abs_epi16(v[0]));
     invert_columns(v, 11);
     transpose(v);
     invert_columns(v, 18);
@@ -138,9 +140,13 @@ static void invert_blocks(const struct block *one, const struct block *other) {
     }
 }
 
+/* Whether four times every value of the first rows fits into 16 bits, as in any image that was ever encoded. Where only
+ * the first row of a block is not 0, libjpeg-turbo multiplies so, and an overflow of damaged values makes other pixels. */
+static int is_in_range(__m256i first_rows) { return _mm256_testz_si256(first_rows, _mm256_set1_epi16((int16_t)0xe000)); }
+
 /* A block of which only the first coefficient is not 0. */
 static void fill_block(const struct block *block) {
-    int value = (int16_t)(block->coefficients[0] * block->quantization[0] * 4);
+    int value = (int16_t)((unsigned)block->coefficients[0] * (unsigned)block->quantization[0] * 4);
     value = ((value + 16) >> 5) + 128;
     value = value < 0 ? 0 : value > 255 ? 255 : value;
     for (int i = 0; i < 8; i++) memset(block->out + block->stride * i, value, 8);

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 
 #include "libjpeg.h"
+#include "markers.h"
 #include "resample.h"
 #ifdef __AVX2__
 #include "baseline.h"
@@ -16,7 +17,6 @@
 enum {
     MARGIN = 8,    /* columns decoded on either side: smooth upsampling of colours looks at neighbours */
     MAX_ROWS = 8, /* read at a time */
-    TAIL = 65536,  /* bytes at the end of a file in which its end marker is looked for */
 };
 
 enum { LEFT_TO_PILLOW, BY_LIBRARY, BY_OURSELVES }; /* what decoded an image */
@@ -25,11 +25,7 @@ struct settings {
     int32_t size, channels, bicubic, reflect;
     int32_t exact;           /* no scaling while decoding */
     int32_t orient;          /* turn images as their EXIF data says */
-    int64_t most_pixels;     /* in a file */
-};
-
-struct header {
-    int32_t height, width, orientation, components; /* as stored; height 0: not for us */
+    int64_t max_pixels, max_scans; /* of a file; with more it is left to Pillow's side, which says so */
 };
 
 struct failure {
@@ -42,7 +38,12 @@ static int version;      /* of its interface: 62, 70 or 80; 0: there is no libra
 static size_t structure; /* bytes of its struct decompress */
 
 static void fail(struct decompress *d) { longjmp(((struct failure *)d->errors)->escape, 1); }
-static void ignore_message(struct decompress *d, int level) { (void)d, (void)level; }
+
+/* A warning means damage. What the library makes of it depends on where it starts and stops, so Pillow is to decide. */
+static void take_message(struct decompress *d, int level) {
+    if (level < 0) fail(d);
+}
+
 static void nothing(struct decompress *d) { (void)d; }
 
 static int no_more_data(struct decompress *d) {
@@ -63,7 +64,7 @@ static void prepare(struct decompress *d, struct failure *failure, struct source
     memset(d, 0, sizeof *d);
     d->errors = jpeg.std_error(&failure->errors);
     failure->errors.error_exit = fail;
-    failure->errors.emit_message = ignore_message; /* warnings: Pillow goes on, too */
+    failure->errors.emit_message = take_message;
     *source = (struct source){data, bytes, nothing, no_more_data, skip_data, jpeg.resync, nothing};
 }
 
@@ -95,79 +96,18 @@ int jpeg_bind(const struct library *functions) {
 /* Does without a library. */
 void jpeg_unbind(void) { version = 0; }
 
-static unsigned two_bytes(const uint8_t *at) { return at[0] << 8 | at[1]; }
-
-/* The orientation 1 … 8 in the EXIF data of an APP1 segment; 1 where it says none. */
-static int find_orientation(const uint8_t *data, size_t bytes) {
-    if (bytes < 14 || memcmp(data, "Exif\0\0", 6)) return 1;
-    const uint8_t *tiff = data + 6;
-    size_t length = bytes - 6;
-    int little = !memcmp(tiff, "II*", 4);
-    if (!little && memcmp(tiff, "MM\0*", 4)) return 1;
-#define SHORT(at) (little ? (unsigned)(tiff[at] | tiff[(at) + 1] << 8) : two_bytes(tiff + (at)))
-#define LONG(at) (little ? SHORT(at) | SHORT((at) + 2) << 16 : SHORT(at) << 16 | SHORT((at) + 2))
-    size_t folder = LONG(4);
-    if (folder + 2 > length) return 1;
-    for (size_t entry = folder + 2, left = SHORT(folder); left && entry + 12 <= length; left--, entry += 12)
-        if (SHORT(entry) == 0x0112) {
-            unsigned orientation = SHORT(entry + 8);
-            return SHORT(entry + 2) == 3 && orientation >= 1 && orientation <= 8 ? (int)orientation : 1;
-        }
-    return 1;
-#undef SHORT
-#undef LONG
-}
-
-/* Whether the end marker is there. Compressed data cannot hold it, so what follows the first scan's header may. */
-static int is_whole(const uint8_t *data, size_t bytes, size_t scan) {
-    size_t least = bytes > TAIL ? bytes - TAIL : 0;
-    if (least < scan) least = scan;
-    for (size_t at = bytes; at-- > least + 1;)
-        if (data[at] == 0xd9 && data[at - 1] == 0xff) return 1;
-    return 0;
-}
-
-/* Looks at the markers up to the first scan. Height 0 for all but whole files of 8 bits in one or three components,
- * coded by Huffman. */
-static struct header look(const uint8_t *data, size_t bytes, const struct settings *settings) {
-    const struct header unusual = {0, 0, 1, 0};
-    struct header header = unusual;
-    if (bytes < 4 || data[0] != 0xff || data[1] != 0xd8) return unusual;
-    for (size_t at = 2; at + 4 <= bytes;) {
-        if (data[at] != 0xff) return unusual;
-        int marker = data[at + 1];
-        if (marker == 0xff) { /* filling */
-            at++;
-            continue;
-        }
-        size_t length = two_bytes(data + at + 2);
-        const uint8_t *content = data + at + 4;
-        if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd9)) return unusual;
-        if (length < 2 || at + 2 + length > bytes) return unusual;
-        if (marker <= 0xc2 && length >= 8) {
-            if (header.height || content[0] != 8 || (content[5] != 1 && content[5] != 3)) return unusual;
-            header.height = two_bytes(content + 1);
-            header.width = two_bytes(content + 3);
-            header.components = content[5];
-        } else if (marker < 0xd0 && marker != 0xc4 && marker != 0xc8) {
-            return unusual;
-        } else if (marker == 0xe1 && settings->orient && header.orientation == 1) {
-            header.orientation = find_orientation(content, length - 2);
-        } else if (marker == 0xda) {
-            int usual = header.height && header.width && is_whole(data, bytes, at) &&
-                        (int64_t)header.height * header.width <= settings->most_pixels;
-            return usual ? header : unusual;
-        }
-        at += 2 + length;
-    }
-    return unusual;
+/* Height 0 for a file that is not for us. */
+static struct header usual_header(const uint8_t *data, size_t bytes, const struct settings *settings) {
+    struct header header = look(data, bytes, settings->orient);
+    if ((int64_t)header.height * header.width > settings->max_pixels) header.height = header.width = 0;
+    return header;
 }
 
 /* Height and width of each image, upright if EXIF counts; 0 if it is left to Pillow. */
 void jpeg_sizes(int count, const uint8_t *const *data, const int64_t *bytes, const struct settings *settings,
                 int64_t *sizes) {
     for (int i = 0; i < count; i++) {
-        struct header header = look(data[i], bytes[i], settings);
+        struct header header = usual_header(data[i], bytes[i], settings);
         int turned = header.orientation >= 5;
         sizes[2 * i] = turned ? header.width : header.height;
         sizes[2 * i + 1] = turned ? header.height : header.width;
@@ -275,12 +215,12 @@ static int decode_one(const uint8_t *data, size_t bytes, struct view view, int f
     struct failure failure;
     struct source source;
     struct work work;
-    struct header header = look(data, bytes, settings);
+    struct header header = usual_header(data, bytes, settings);
     if (!header.height) return LEFT_TO_PILLOW;
 #ifdef __AVX2__
     if (decode_by_ourselves(data, bytes, header, view, flip, settings, out)) return BY_OURSELVES;
 #endif
-    if (!version) return LEFT_TO_PILLOW;
+    if (!version || !is_sound(data, bytes, header, settings->max_scans)) return LEFT_TO_PILLOW;
     memset(&work, 0, sizeof work);
     prepare(&d, &failure, &source, data, bytes);
     volatile int made = 0; /* survives longjmp */

@@ -266,7 +266,8 @@ static int resizer_init(struct resizer *r, int height, int width, int channels, 
     r->num_lines = end - r->first_line;
     r->stride = ((size_t)size * channels + BLOCK - 1) / BLOCK * BLOCK + BLOCK; /* to spare: see across_pixels */
     r->lines = malloc(r->stride * ((size_t)r->num_lines + 1));
-    if (is_padded(&r->across_side)) r->padded = calloc((size_t)(r->across.to - r->across.from) * 4 + SLACK, 1);
+    size_t bytes = channels == 3 ? 4 : channels; /* of a pixel */
+    if (is_padded(&r->across_side)) r->padded = calloc((size_t)(r->across.to - r->across.from) * bytes + SLACK, 1);
     return r->lines && (r->padded || !is_padded(&r->across_side));
 }
 

@@ -28,7 +28,6 @@ from phalanx.data.decode.jpeg import (
     BY_LIBRARY,
     BY_OURSELVES,
     LEFT,
-    MAX_PIXELS,
     DecodeSettings,
     JpegDecoder,
     bind,
@@ -179,13 +178,9 @@ def test_damaged_exif_data_means_no_orientation(exif: bytes) -> None:
     pixels = photograph(20, 30)
     data = jpeg(pixels, exif=exif)
     decoding = Decoding(exif_orientation=True)
-    np.testing.assert_array_equal(
-        by_native(data, View(0, 0, 20, 20), 20, decoding=decoding), by_native(data, View(0, 0, 20, 20), 20)
-    )
-    np.testing.assert_array_equal(
-        decode(image_bytes(pixels), lambda height, width: View(0, 0, 20, 20), 20, 3, "bilinear", decoding=decoding),
-        pixels[:20, :20],
-    )
+    for file, expected in ((data, by_native(data, View(0, 0, 20, 20), 20)), (image_bytes(pixels), pixels[:20, :20])):
+        seen = decode(file, lambda height, width: View(0, 0, 20, 20), 20, 3, "bilinear", decoding=decoding)
+        np.testing.assert_array_equal(seen, expected)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -237,7 +232,7 @@ def test_a_thumbnails_end_is_not_the_files() -> None:
 
 def test_a_bomb_is_refused_before_memory_is_taken() -> None:
     data = of_size(jpeg(photograph(16, 16)), 65_000, 65_000)
-    with pytest.raises(BadImage, match="decompression bomb"):
+    with pytest.raises(BadImage, match="4,225,000,000 pixels; more than"):
         decode(data, lambda height, width: View(0, 0, 8, 8), 8, 3, "bilinear")
 
 
@@ -328,7 +323,7 @@ def test_nothing_is_scaled_below_the_wanted_size() -> None:
 def maker(data: bytes, decoder: JpegDecoder, size: int = 20) -> tuple[int, Pixels]:
     """Who decodes the upper left of an image, and what comes of it."""
     out = np.zeros((size, size, 3), dtype=np.uint8)
-    settings = DecodeSettings(size, 3, 0, 0, 1, 0, MAX_PIXELS)
+    settings = DecodeSettings(size, 3, exact=True)
     return int(decoder.decode([data], [View(0, 0, size, size)], settings, [address(out)])[0]), out
 
 
@@ -378,15 +373,15 @@ def test_who_decodes_what() -> None:
                 jpeg(noise(40, 60, 3)),
             ),
         ],
-        BY_LIBRARY: [jpeg(pixels, progressive=True), *ODD_SAMPLING.values(), *damaged_but_decodable()],
-        LEFT: [jpeg(pixels, "CMYK"), jpeg(pixels)[:-100], image_bytes(pixels)],
+        BY_LIBRARY: [jpeg(pixels, progressive=True), *ODD_SAMPLING.values()],
+        LEFT: [jpeg(pixels, "CMYK"), jpeg(pixels)[:-100], image_bytes(pixels), *damaged_but_decodable()],
     }
     for who, files in kinds.items():
         assert [maker(data, decoder)[0] for data in files] == [who] * len(files)
 
 
 def damaged_but_decodable() -> list[bytes]:
-    """Compressed data that is altered or ends too early: libjpeg fills in what is missing, and so does Pillow."""
+    """Compressed data that is altered or ends too early: what libjpeg fills in is Pillow's to decide."""
     data = jpeg(photograph(40, 60))
     return [data[:700] + data[-2:], data[: len(data) // 2] + b"\xff\xd0" + data[len(data) // 2 :]]
 

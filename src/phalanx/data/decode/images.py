@@ -3,6 +3,7 @@
 Both give the same pixels, bit for bit, where both use the same libjpeg-turbo.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from PIL import Image, UnidentifiedImageError
 
 from phalanx.data.base import Pixels, View
 from phalanx.data.decode.deep_images import eight_bits, is_deep
-from phalanx.data.decode.jpeg import LEFT, MAX_PIXELS, DecodeSettings, JpegDecoder, find_decoder
+from phalanx.data.decode.jpeg import LEFT, DecodeSettings, JpegDecoder, find_decoder
+from phalanx.data.decode.limits import USUAL_LIMITS, Limits
 from phalanx.data.decode.ranges import OutOfRange
 from phalanx.data.decode.resize import address, framed
 
@@ -45,6 +47,7 @@ class Decoding:
 
     exact: bool = False
     exif_orientation: bool = False
+    limits: Limits = USUAL_LIMITS
 
 
 FAST = Decoding()
@@ -81,6 +84,20 @@ def decode(
     return out.reshape(size, size, channels)
 
 
+def open_image(data: bytes, limits: Limits) -> Image.Image:
+    """An image whose header is read, and whose pixels are not. Raises BadImage, also for one beyond the limits."""
+    limits.raise_pillows()
+    with broken_means_bad():
+        try:
+            image: Image.Image = Image.open(BytesIO(data))
+        except Image.DecompressionBombError as error:
+            pixels = re.search(r"(\d+) pixels", str(error))
+            raise BadImage(limits.too_many_pixels(int(pixels[1])) if pixels else str(error)) from error
+        if excess := limits.excess(image, data):
+            raise BadImage(excess)
+        return image
+
+
 def format_of(data: bytes) -> str | None:
     """The format of a compressed image, by its header; None if it is not one."""
     try:
@@ -109,13 +126,13 @@ def decode_natively(
     """Decode the images that native code can; returns the positions of the others."""
     out = target.out
     settings = DecodeSettings(
-        size=out.shape[1],
-        channels=out.shape[3],
+        out.shape[1],
+        out.shape[3],
         bicubic=target.interpolation == "bicubic",
         reflect=target.pad_mode == "reflect",
         exact=decoding.exact,
         orient=decoding.exif_orientation,
-        most_pixels=MAX_PIXELS,
+        limits=decoding.limits,
     )
     sizes = decoder.sizes(data, settings)
     ours = np.flatnonzero(sizes[:, 0])
@@ -133,8 +150,7 @@ def decode_by_pillow(data: bytes, position: int, views_of: ViewsOf, decoding: De
     if not data:
         raise BadImage("it is empty (0 bytes)")
     size, mode = target.out.shape[1], "L" if target.out.shape[3] == 1 else "RGB"
-    with broken_means_bad():
-        image: Image.Image = Image.open(BytesIO(data))
+    image = open_image(data, decoding.limits)
     orientation = orientation_of(image) if decoding.exif_orientation else 1
     height, width = image.size if orientation in SIDEWAYS else image.size[::-1]
     # Outside of the guard: a mistake in a framing is ours, not the image's.

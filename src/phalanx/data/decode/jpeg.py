@@ -21,6 +21,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from phalanx.data.base import View
+from phalanx.data.decode.limits import USUAL_LIMITS, Limits
 from phalanx.data.decode.resize import address, boxes_of, flips_of
 from phalanx.native.build import find_library
 
@@ -37,9 +38,6 @@ FUNCTIONS = (
     "jpeg_resync_to_restart",
     "jpeg_read_coefficients",
 )
-# What Pillow refuses to decode as a "decompression bomb".
-MAX_PIXELS = 2 * (1024**3 // 4 // 3)
-
 LEFT, BY_LIBRARY, BY_OURSELVES = range(3)  # what decoded an image
 
 Sizes = npt.NDArray[np.int64]
@@ -55,8 +53,22 @@ class DecodeSettings(ctypes.Structure):
         ("reflect", ctypes.c_int32),
         ("exact", ctypes.c_int32),
         ("orient", ctypes.c_int32),
-        ("most_pixels", ctypes.c_int64),
+        ("max_pixels", ctypes.c_int64),
+        ("max_scans", ctypes.c_int64),
     )
+
+    def __init__(
+        self,
+        size: int,
+        channels: int,
+        *,
+        bicubic: bool = False,
+        reflect: bool = False,
+        exact: bool = False,
+        orient: bool = False,
+        limits: Limits = USUAL_LIMITS,
+    ) -> None:
+        super().__init__(size, channels, bicubic, reflect, exact, orient, limits.max_pixels, limits.max_scans)
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,7 @@ def _decodes(decoder: JpegDecoder, *, progressive: bool) -> bool:
     packed = BytesIO()
     Image.fromarray(pixels).save(packed, "JPEG", quality=90, subsampling=2, progressive=progressive)
     expected = np.asarray(Image.open(packed).convert("RGB"))[9:33, 17:41]
-    settings, out = DecodeSettings(24, 3, 0, 0, 1, 0, MAX_PIXELS), np.zeros((24, 24, 3), dtype=np.uint8)
+    settings, out = DecodeSettings(24, 3, exact=True), np.zeros((24, 24, 3), dtype=np.uint8)
     made = decoder.decode([packed.getvalue()], [View(9, 17, 24, 24)], settings, [address(out)])
     return bool(made[0] != LEFT) and bool(np.abs(out.astype(int) - expected).max() <= 1)
 

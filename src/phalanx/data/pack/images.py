@@ -7,7 +7,8 @@ import numpy as np
 from PIL import Image
 
 from phalanx.data.base import Pixels
-from phalanx.data.decode.images import EXIF_ORIENTATION, as_mode, broken_means_bad, orientation_of
+from phalanx.data.decode.images import EXIF_ORIENTATION, as_mode, broken_means_bad, open_image, orientation_of
+from phalanx.data.decode.limits import USUAL_LIMITS, Limits
 from phalanx.data.decode.resize import RESAMPLING
 from phalanx.data.sources.arrays import ArraySource
 from phalanx.data.sources.encoded import EncodedSource
@@ -42,7 +43,9 @@ class Treatment:
         """The compressed image: the original bytes if nothing has to change."""
         original = _original(source, index)
         if isinstance(original, bytes):
-            return original if self.resize is None and self.quality is None else self._encoded_again(original)
+            if self.resize is None and self.quality is None:
+                return original
+            return self._encoded_again(open_image(original, _limits(source)), original)
         image = _image(original)
         smaller = self._smaller(image)
         return _png(smaller) if self.quality is None else _jpeg(smaller, self.quality)
@@ -52,7 +55,7 @@ class Treatment:
         original = _original(source, index)
         with broken_means_bad():
             if isinstance(original, bytes):
-                stored = Image.open(BytesIO(original))
+                stored = open_image(original, _limits(source))
                 turn = UPRIGHT.get(orientation_of(stored)) if self.exif_orientation else None
                 image = _decoded(stored, "L" if self.channels == 1 else "RGB")
                 image = image if turn is None else image.transpose(turn)
@@ -61,9 +64,8 @@ class Treatment:
             smaller = self._smaller(image)
             return np.asarray(smaller).reshape(smaller.height, smaller.width, self.channels)
 
-    def _encoded_again(self, original: bytes) -> bytes:
+    def _encoded_again(self, image: Image.Image, original: bytes) -> bytes:
         with broken_means_bad():
-            image = Image.open(BytesIO(original))
             if self.resize is not None and min(image.size) <= self.resize:
                 return original
             lossless = image.format in LOSSLESS and self.quality is None
@@ -93,6 +95,10 @@ def _original(source: Labelled, index: int) -> bytes | Pixels:
         pixels: Pixels = source.images[source.rows[index]]
         return pixels
     raise TypeError(f"samples of {type(source).__name__} cannot be packed")
+
+
+def _limits(source: Labelled) -> Limits:
+    return source.decoding.limits if isinstance(source, EncodedSource) else USUAL_LIMITS
 
 
 def _decoded(image: Image.Image, mode: str) -> Image.Image:

@@ -18,6 +18,7 @@ from phalanx.config.schema import DataConfig
 from phalanx.data.base import Framing, Pixels, Read, View
 from phalanx.data.decode.images import FAST, BadImage, Decoding, Target, ViewsOf, decode_all
 from phalanx.data.decode.jpeg import decoder_status, find_decoder
+from phalanx.data.decode.limits import Limits
 from phalanx.data.decode.resize import resize_all
 from phalanx.data.order import Indices
 from phalanx.data.sources.labelled import Labelled
@@ -218,7 +219,7 @@ def decoded_as(config: DataConfig, source: Labelled) -> Labelled:
     """The source with the decoding of the configuration, if its images are compressed."""
     if not isinstance(source, EncodedSource):
         return source
-    return replace(source, decoding=Decoding(config.decode == "exact", config.exif_orientation))
+    return replace(source, decoding=Decoding(config.decode == "exact", config.exif_orientation, Limits.of(config)))
 
 
 def slow_decoding(source: Labelled) -> list[str]:
