@@ -10,6 +10,7 @@ import yaml
 from phalanx.data.sources.shards.arrow_columns import is_nested
 from phalanx.data.sources.shards.class_columns import class_columns, class_label
 from phalanx.data.sources.shards.tables import described, pyarrow_for
+from phalanx.config.text import read_yaml
 from phalanx.errors import UserError
 
 Features = Mapping[str, Mapping[str, Any]]  # by column: {"_type": "Image"}, {"_type": "ClassLabel", "names": […]}
@@ -47,8 +48,8 @@ def front_matter(folder: Path) -> dict[str, Any]:
         return {}
     end = next((number for number, line in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
     try:
-        found = yaml.safe_load("\n".join(lines[1:end]))
-    except (yaml.YAMLError, RecursionError):
+        found = read_yaml("\n".join(lines[1:end]))
+    except yaml.YAMLError:
         return {}
     return found if isinstance(found, dict) else {}
 
