@@ -81,7 +81,9 @@ def _zip(folder: Path) -> None:
 
 
 def _rows() -> list[dict[str, Any]]:
-    return [{"image": {"bytes": image, "path": f"{i}.jpg"}, "label": label} for i, (image, label) in enumerate(pictures(4))]
+    return [
+        {"image": {"bytes": image, "path": f"{i}.jpg"}, "label": label} for i, (image, label) in enumerate(pictures(4))
+    ]
 
 
 def _schema() -> Any:
@@ -173,7 +175,9 @@ def _svhn(folder: Path) -> None:
     from scipy.io import savemat
 
     for part in ("train", "test"):
-        savemat(folder / f"{part}_32x32.mat", {"X": noise(32, 32, 3, 2), "y": np.array([[1], [10]])}, do_compression=True)
+        savemat(
+            folder / f"{part}_32x32.mat", {"X": noise(32, 32, 3, 2), "y": np.array([[1], [10]])}, do_compression=True
+        )
 
 
 def _packed(folder: Path, form: str) -> None:

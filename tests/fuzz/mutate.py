@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 # Lengths, counts and offsets that parsers trust: none, one, just around a power of two, and absurd ones.
 EDGES = [0, 1, 2, 3, 4, 7, 8, 9, 255, 256, 511, 512, 513, 65535, 65536, 1 << 20, (1 << 31) - 1, 1 << 31]
 EDGES += [(1 << 32) - 1, 1 << 32, 1 << 40, (1 << 62) + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
-TEXTS = [b"0", b"-1", b"1e400", b"nan", b"inf", b"9" * 30, b"9" * 5000, b"../", b"/etc/passwd", b"\0", b"\xff\xfe", b"\n"]
+TEXTS = [
+    b"0",
+    b"-1",
+    b"1e400",
+    b"nan",
+    b"inf",
+    b"9" * 30,
+    b"9" * 5000,
+    b"../",
+    b"/etc/passwd",
+    b"\0",
+    b"\xff\xfe",
+    b"\n",
+]
 TEXTS += [b"{" * 50, b"[" * 50, b'"', b"%s%n", b"\xed\xa0\x80", b"\x1b[31m", b"[/bold]", b"a" * 4096, b"*" * 20, b"&a"]
 
 
@@ -103,13 +116,6 @@ def _append(draw: st.DrawFn, data: bytearray, contents: Sequence[bytes]) -> byte
 
 Change = Callable[[st.DrawFn, bytearray, Sequence[bytes]], bytearray]
 _CHANGES: list[Change] = [_flip, _set, _number, _number, _real, _text, _cut, _remove, _repeat, _splice, _append]
-
-
-def deep(depth: int, leaf: Any = None) -> Any:
-    """Lists in lists."""
-    for _ in range(depth):
-        leaf = [leaf]
-    return leaf
 
 
 _WORDS = ["", "a", "../x", "/etc/passwd", "\0", "\ud800", "é", "x" * 5000, "nan", "step", "[/b]", "a.b", "1", "%s", "~"]

@@ -4,7 +4,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, strategies as st
+from hypothesis import example
+from hypothesis import strategies as st
 
 from phalanx.observe.logs.read import read_log
 from tests.data.shard_files import field, tf_record, varint

@@ -3,7 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import example, strategies as st
+from hypothesis import example
+from hypothesis import strategies as st
 
 from phalanx.config.durations import Duration
 from phalanx.config.recipes import load_recipe
@@ -43,7 +44,7 @@ FOLDED = b"name: mine\nmodel: {options: &o {a: 1, b: [*o, *o]}}\n"
 @example(content=b"? [a, b]\n: 1\n")
 @example(content=b"1: 2\nnull: 3\n")
 @example(content=b"extends: " + b"a" * 5000 + b".yaml")
-@example(content=b"extends: \"a\\0.yaml\"")
+@example(content=b'extends: "a\\0.yaml"')
 def test_recipes(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder, guarded():
         path = Path(folder) / "mine.yaml"

@@ -1,9 +1,11 @@
 """Events prove which samples were used; what a resume takes back does not count."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from phalanx.runs import events as ev
 from phalanx.runs.events import EVENTS_FILE, read_events
 from phalanx.runs.used_samples import samples_used
 
@@ -14,10 +16,11 @@ def write(run: Path, *records: dict[str, Any]) -> Path:
 
 
 def step(number: int, *used: list[int]) -> dict[str, Any]:
-    return {"kind": "step", "step": number, "used": list(used)}
+    event = ev.Step(number, 1, 1, 1, 1.0, 0.5, 0.9, 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, used=list(used))
+    return {"kind": "step", **asdict(event)}
 
 
-START = {"kind": "start", "train_samples": 10}
+START = {"kind": "start", **asdict(ev.Start("phalanx train", "m", 1, "d", 10, 1, 2, 5, 10, 2, {}, []))}
 
 
 def test_each_place_is_counted(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ The supervisor sends {"request": KIND, …}. The agent sends {"event": KIND, …
 import json
 from typing import Any
 
+from phalanx.config.text import read_json
+
 PROTOCOL = 2
 PING_S = 2.0
 SILENCE_S = 10.0  # without a message for this long, each side assumes that the other is gone
@@ -28,7 +30,7 @@ def encode(message: Message) -> bytes:
 def decode(line: bytes) -> Message | None:
     """The message in a line, or None: a login script may print something before the agent does."""
     try:
-        message = json.loads(line)
+        message = read_json(line)
     except ValueError:
         return None
     return message if isinstance(message, dict) else None

@@ -63,7 +63,7 @@ def saved_checkpoint(run: Path, step: int | None) -> Saved:
         return Saved([], "")
     manifest = path / MANIFEST
     files = sorted(f"{FOLDER}/{path.name}/{file.name}" for file in path.iterdir())
-    return Saved(files, manifest.read_text(encoding="utf-8") if manifest.exists() else "")
+    return Saved(files, manifest.read_text(encoding="utf-8", errors="replace") if manifest.is_file() else "")
 
 
 def verify_step(run: Path, step: int) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from phalanx.config.text import read_json
+
 MAX_MESSAGE_BYTES = 1 << 30
 _MAC_BYTES = 16
 _MOST_COVERED = 1 << 24  # bytes of a payload that a proof may cover: control messages are small
@@ -77,8 +79,8 @@ def as_json(value: Any) -> bytes:
 
 def from_json(payload: memoryview | bytes | None) -> dict[str, Any]:
     try:
-        value = json.loads(bytes(payload or b""))
-    except (ValueError, RecursionError) as error:
+        value = read_json(bytes(payload or b""))
+    except ValueError as error:
         raise Refused("garbage") from error
     if not isinstance(value, dict):
         raise Refused("garbage")

@@ -11,7 +11,8 @@ from phalanx.observe.curves import Log
 from phalanx.observe.logs.names import as_accuracy, curve_names, is_accuracy, number
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
-_PAIR = re.compile(rf"([A-Za-z_][\w@()./-]*)\s*[:= ]\s*({NUMBER})(?![\w.])")
+# Nothing here goes back over what it has matched: a line of blanks would take for ever.
+_PAIR = re.compile(rf"(?<![\w@()./-])([A-Za-z_][\w@()./-]*+)(?:\s*+[:=]\s*+|\s++)({NUMBER})(?![\w.])")
 _STAMP = re.compile(r"\[?(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 Key = tuple[int, int | None]  # an epoch from 0, and a batch of it from 0; None after the last
 

@@ -1,16 +1,15 @@
 """What the columns of a Hugging Face dataset are: described in the files, in dataset_info.json or in the README."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from phalanx.config.text import read_json, read_yaml
 from phalanx.data.sources.shards.arrow_columns import is_nested
 from phalanx.data.sources.shards.class_columns import class_columns, class_label
 from phalanx.data.sources.shards.tables import described, pyarrow_for
-from phalanx.config.text import read_yaml
 from phalanx.errors import UserError
 
 Features = Mapping[str, Mapping[str, Any]]  # by column: {"_type": "Image"}, {"_type": "ClassLabel", "names": […]}
@@ -31,8 +30,8 @@ def features_in(schema: Any) -> Features:
     """The features that a file's metadata describes; none if it describes none."""
     metadata = schema.metadata or {}
     try:
-        found = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        found = read_json(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+    except (ValueError, KeyError, TypeError):
         return {}
     return found if isinstance(found, dict) else {}
 
