@@ -31,7 +31,7 @@ def test_each_place_is_counted(tmp_path: Path) -> None:
 
 
 def test_steps_that_were_taken_back_do_not_count(tmp_path: Path) -> None:
-    resume = {"kind": "resume", "step": 3, "saved_step": 3}
+    resume = {"kind": "resume", **asdict(ev.Resume(3, 3, "", []))}
     # The checkpoint of step 3 lies between two step events: what it had used since the first is told by the next.
     write(tmp_path, START, step(2, [1, 0, 4]), step(4, [1, 4, 8]), START, resume, step(5, [1, 4, 10]))
     assert samples_used(read_events(tmp_path))[1].tolist() == [1] * 10
