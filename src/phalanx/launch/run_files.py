@@ -36,7 +36,7 @@ def marker(run: Path, name: str, action: str) -> bool:
     Two hosts share a disk if one sees the other's marker. Its name is new and random: neither a copy of the folder nor
     a cache of the shared disk can have it.
     """
-    path = run / f".{name}"
+    path = inside(run, f".{name}")
     if action == "create":
         path.touch()
     if action == "remove":
