@@ -28,12 +28,16 @@ def guarded(*refusals: type[Exception], most_bytes: int = MOST_BYTES) -> Iterato
         try:
             yield
         except UserError as error:
-            assert error.what, error
-            assert error.why, error
-            assert error.remedy, error
-            assert len(str(error)) < MOST_SAID, f"{len(str(error)):,} characters: {str(error)[:1000]}"
+            _check_helps(error)
         except refusals:
             pass
+
+
+def _check_helps(error: UserError) -> None:
+    assert error.what, error
+    assert error.why, error
+    assert error.remedy, error
+    assert len(str(error)) < MOST_SAID, f"{len(str(error)):,} characters: {str(error)[:1000]}"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Attacks on the files of datasets, in every format: only UserError, no hang, no memory that a length field asks for."""
+"""Attacks on the files of datasets, in every format: only UserError, no hang, and bounded memory."""
 
 import contextlib
 from dataclasses import replace

@@ -26,7 +26,7 @@ Pass: 0, Test Accuracy: [0.1, 0.2], Spend 1.50 hours
 Pass 0, trainbatch 10, loss 6.9, acc1 0.1, acc5 0.2, lr 0.1, time 0.2 sec
 End pass 0, train_loss 6.9, train_acc1 0.1, test_loss 6.8, test_acc1 0.2
 """
-PADDLECLAS = b"""[2021/01/01 10:00:00] INFO: [Train][Epoch 1/120][Iter: 10/304]lr(Piecewise): 0.001, top1: 0.97, loss: 0.05
+PADDLECLAS = b"""[2021/01/01 10:00:00] [Train][Epoch 1/120][Iter: 10/304]lr(Piecewise): 0.001, top1: 0.97, loss: 0.05
 [Eval][Epoch 1][Avg]CELoss: 0.5, loss: 0.5, top1: 0.8, top5: 0.9
 epoch:0  , train step:50  , loss: 6.9, top1: 0.1
 END epoch:0   valid top1: 0.1

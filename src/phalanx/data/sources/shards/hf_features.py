@@ -39,7 +39,7 @@ def features_in(schema: Any) -> Features:
 def front_matter(folder: Path) -> dict[str, Any]:
     """The YAML at the beginning of a dataset's README; empty if there is none."""
     try:
-        text = (folder / README).read_text(encoding="utf-8")
+        text = (folder / README).read_text(encoding="utf-8") if (folder / README).is_file() else ""
     except (OSError, UnicodeDecodeError):
         return {}
     lines = text.lstrip("\ufeff").split("\n")
