@@ -48,7 +48,7 @@ def _limited_time() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, MOST_S)
     # Where C code holds the interpreter, only the end of the process is left.
-    faulthandler.dump_traceback_later(4 * MOST_S, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(4 * MOST_S, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         yield
     finally:
