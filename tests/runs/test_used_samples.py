@@ -1,9 +1,11 @@
 """Events prove which samples were used; what a resume takes back does not count."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from phalanx.runs import events as ev
 from phalanx.runs.events import EVENTS_FILE, read_events
 from phalanx.runs.used_samples import samples_used
 
@@ -14,10 +16,11 @@ def write(run: Path, *records: dict[str, Any]) -> Path:
 
 
 def step(number: int, *used: list[int]) -> dict[str, Any]:
-    return {"kind": "step", "step": number, "used": list(used)}
+    event = ev.Step(number, 1, 1, 1, 1.0, 0.5, 0.9, 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, used=list(used))
+    return {"kind": "step", **asdict(event)}
 
 
-START = {"kind": "start", "train_samples": 10}
+START = {"kind": "start", **asdict(ev.Start("phalanx train", "m", 1, "d", 10, 1, 2, 5, 10, 2, {}, []))}
 
 
 def test_each_place_is_counted(tmp_path: Path) -> None:
@@ -28,7 +31,7 @@ def test_each_place_is_counted(tmp_path: Path) -> None:
 
 
 def test_steps_that_were_taken_back_do_not_count(tmp_path: Path) -> None:
-    resume = {"kind": "resume", "step": 3, "saved_step": 3}
+    resume = {"kind": "resume", **asdict(ev.Resume(3, 3, "", []))}
     # The checkpoint of step 3 lies between two step events: what it had used since the first is told by the next.
     write(tmp_path, START, step(2, [1, 0, 4]), step(4, [1, 4, 8]), START, resume, step(5, [1, 4, 10]))
     assert samples_used(read_events(tmp_path))[1].tolist() == [1] * 10

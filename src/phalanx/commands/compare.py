@@ -1,6 +1,5 @@
 """`phalanx compare`: whether two runs learned the same, and where they differ most."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from phalanx.config.text import read_json
 from phalanx.errors import UserError
 from phalanx.observe.lines import accuracies
 from phalanx.observe.plot_options import PlotOptions
@@ -66,7 +66,9 @@ def largest_difference(left: dict[str, Tensor], right: dict[str, Tensor]) -> Dif
 def _summary(run: Path) -> dict[str, Any]:
     path = find_run(run).summary
     try:
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        summary = read_json(path.read_bytes())
+        if not isinstance(summary, dict):
+            raise ValueError("it is not a JSON object")
     except (OSError, ValueError) as error:
         raise UserError(
             f"{run} has no summary to compare",

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
 
-_PATTERN = re.compile(r"^\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(ep|st|ex|%)\s*$")
+_PATTERN = re.compile(r"^\s*(\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,9})?)\s*(ep|st|ex|%)\s*$")
+_MOST_STEPS = 1 << 62
 _HELP = "a duration is written 90ep (epochs), 5000st (steps), 1000000ex (examples) or 10% (of the run)"
 
 
@@ -48,6 +49,8 @@ class Duration:
             raise ValueError(f"{self} is a share of the run, so it cannot be the run's length")
         else:
             exact = self.amount / 100 * total_steps
+        if not exact < _MOST_STEPS:
+            raise ValueError(f"{self} is longer than any training: {_HELP}")
         return round(exact)
 
     @classmethod

@@ -80,14 +80,14 @@ def _text(name: str, relative_to: Path | None) -> tuple[str, str, Path | None]:
         path = Path(name) if relative_to is None else relative_to / name
         try:
             return path.read_text(encoding="utf-8"), str(path), path.parent
-        except OSError as error:
-            raise UserError(
-                f"the recipe file {path} cannot be read",
-                why=error.strerror or str(error),
-                remedy="check the path, or name a built-in recipe: " + ", ".join(recipe_names()),
-            ) from error
         except UnicodeDecodeError as error:
             raise UserError(f"{path} is not a recipe", why="it is not UTF-8 text", remedy="give a YAML file") from error
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            raise UserError(
+                f"the recipe file {path} cannot be read",
+                why=getattr(error, "strerror", None) or str(error),
+                remedy="check the path, or name a built-in recipe: " + ", ".join(recipe_names()),
+            ) from error
     if name not in recipe_names():
         raise UserError(
             f"there is no recipe {name!r}",

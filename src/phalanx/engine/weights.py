@@ -1,11 +1,11 @@
 """Load saved weights into a model: to resume a run, to start from another run, to use a checkpoint."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
 
+from phalanx.config.text import read_json
 from phalanx.engine.classifier import fit_classifier, match_classes
 from phalanx.engine.loop import StepPlan
 from phalanx.engine.model_spec import ModelSpec
@@ -144,7 +144,7 @@ def _unnamed(
 def _classes_beside(weights: Path) -> list[str] | None:
     """The class names in the config.json of `phalanx export` or timm, beside a file of weights."""
     try:
-        found = json.loads((weights.parent / "config.json").read_bytes())["label_names"]
+        found = read_json((weights.parent / "config.json").read_bytes())["label_names"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None

@@ -77,7 +77,7 @@ class Agent:
     async def handle(self, message: Message) -> None:
         """Run a request. Slow ones run in the background, so that the agent still answers pings."""
         work = self._handle(message)
-        if message["request"] in _SLOW:
+        if message.get("request") in _SLOW:
             task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -87,7 +87,7 @@ class Agent:
     async def _handle(self, message: Message) -> None:
         """Errors that a user can fix become events. They never end the agent."""
         try:
-            match message["request"]:
+            match message.get("request"):
                 case "ping":
                     self._send({"event": "pong"})
                 case "prepare":
@@ -122,6 +122,11 @@ class Agent:
                     self._send({"event": "written"})
         except UserError as error:
             self._send({"event": "error", "what": error.what, "why": error.why, "remedy": error.remedy})
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            remedy = "check that the launcher and this host have the same version"
+            what = f"the request {str(message.get('request'))[:80]} cannot be used"
+            self._send({"event": "error", "what": what, "why": why, "remedy": remedy})
         except OSError as error:
             why = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
             remedy = "free disk space or fix the permissions there, or choose another folder with --out"

@@ -11,7 +11,7 @@ from phalanx.errors import UserError
 from phalanx.launch.agent_handle import AgentHandle, check_versions, clock_warnings, refuse_failed
 from phalanx.launch.channel import Channel, Disconnect, OnDisconnect, OnMessage
 from phalanx.launch.job import Job, forwarded_variables
-from phalanx.launch.messages import GRACE_S, PING_S, SILENCE_S, Message
+from phalanx.launch.messages import GRACE_S, PING_S, SILENCE_S, Message, is_event
 from phalanx.launch.run_files import marker
 from phalanx.launch.screen import Screen
 from phalanx.net.interfaces import address_towards
@@ -182,9 +182,11 @@ class AgentPool:
 
     def _receive(self, agent: AgentHandle, message: Message) -> None:
         agent.last_message = time.monotonic()
+        if not is_event(message):
+            return self.disconnect(agent, f"it sent a message that no agent sends: {str(message)[:200]}")
         kind = message["event"]
         if kind == "pong":
-            return
+            return None
         if kind in ("started", "output", "exit"):
             try:
                 self._on_event(agent, message)
@@ -196,7 +198,7 @@ class AgentPool:
             agent.events[kind] = message
         if kind == "hello":
             agent.skew_s = message["clock"] - time.time()
-        self.changed()
+        return self.changed()
 
     async def _wait_for_all(self, kind: str, timeout_s: float, advance: Callable[[int], object] = int) -> None:
         """Wait until each agent has sent an event of this kind, or has failed."""

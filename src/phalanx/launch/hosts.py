@@ -11,9 +11,9 @@ from pathlib import Path
 from phalanx.errors import UserError
 
 _SPELLED = re.compile(
-    r"(?:(?P<user>[^@\s\[\]]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^\s:@\[\]]+))(?::(?P<number>\d+))?"
+    r"(?:(?P<user>[^@\s\[\]]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^\s:@\[\]]+))(?::(?P<number>[0-9]{1,9}))?"
 )
-_OPTION = re.compile(r"(slots|port)=(\d+)")
+_OPTION = re.compile(r"(slots|port)=([0-9]{1,9})")
 _FORMS = "write host, host:SLOTS, host slots=8, user@host:PORT, [IPv6]:SLOTS"
 
 

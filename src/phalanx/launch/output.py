@@ -1,12 +1,12 @@
 """Output of roles: all of it in ROLE.log, lines for the screen, and the training progress in it."""
 
 import contextlib
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from phalanx.config.text import read_json
 from phalanx.errors import UserError
 from phalanx.runs.events import EVENTS_FILE, TIMES
 
@@ -40,7 +40,7 @@ def last_progress(run: Path) -> Progress | None:
     """The progress of a run's first trainer, from its events."""
     for line in reversed(last_lines(run / EVENTS_FILE, 50)):
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            event = json.loads(line)
+            event = read_json(line)
             if event["kind"] == "step":
                 mine = event["ranks"][0] if event["ranks"] else event
                 times = {name: float(mine[f"{name}_s"]) for name in TIMES}

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from phalanx.config.text import read_json
 from phalanx.errors import UserError
 from phalanx.launch.agent import RECORD
 from phalanx.machine.processes import start_time
@@ -84,7 +85,7 @@ def load_record(run: Path) -> JobRecord:
     """The record of a run folder."""
     path = run / RECORD
     try:
-        return record_from_data(json.loads(path.read_text(encoding="utf-8")))
+        return record_from_data(read_json(path.read_bytes()))
     except OSError as error:
         refuse_cross_validation(run)
         raise UserError(

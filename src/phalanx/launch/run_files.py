@@ -36,7 +36,7 @@ def marker(run: Path, name: str, action: str) -> bool:
     Two hosts share a disk if one sees the other's marker. Its name is new and random: neither a copy of the folder nor
     a cache of the shared disk can have it.
     """
-    path = run / f".{name}"
+    path = inside(run, f".{name}")
     if action == "create":
         path.touch()
     if action == "remove":
@@ -63,7 +63,7 @@ def saved_checkpoint(run: Path, step: int | None) -> Saved:
         return Saved([], "")
     manifest = path / MANIFEST
     files = sorted(f"{FOLDER}/{path.name}/{file.name}" for file in path.iterdir())
-    return Saved(files, manifest.read_text(encoding="utf-8") if manifest.exists() else "")
+    return Saved(files, manifest.read_text(encoding="utf-8", errors="replace") if manifest.is_file() else "")
 
 
 def verify_step(run: Path, step: int) -> None:

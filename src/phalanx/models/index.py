@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.atomic import write_text_atomically
+from phalanx.config.text import read_json
 
 SHIPPED = Path(__file__).with_name("index.json")
 
@@ -80,7 +81,7 @@ def shipped_index() -> ModelIndex:
 def read_index(path: Path) -> ModelIndex | None:
     """None if there is none, or it is damaged: it can be made again."""
     try:
-        tree = json.loads(path.read_bytes())
+        tree = read_json(path.read_bytes())
         return ModelIndex(str(tree["timm"]), *(_costs(tree[part]) for part in ("ours", "short", "theirs")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

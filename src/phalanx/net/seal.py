@@ -5,6 +5,8 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any
 
+from phalanx.config.text import read_json
+
 MAX_MESSAGE_BYTES = 1 << 30
 _MAC_BYTES = 16
 _MOST_COVERED = 1 << 24  # bytes of a payload that a proof may cover: control messages are small
@@ -56,8 +58,8 @@ def as_json(value: Any) -> bytes:
 
 def from_json(payload: memoryview | bytes | bytearray | None) -> dict[str, Any]:
     try:
-        value = json.loads(bytes(payload or b""))
-    except (ValueError, RecursionError) as error:
+        value = read_json(bytes(payload or b""))
+    except ValueError as error:
         raise Refused("garbage") from error
     if not isinstance(value, dict):
         raise Refused("garbage")

@@ -49,13 +49,13 @@ def attach(address: dict[str, Any] | None, size: int) -> Tensor | None:
         return None
     try:
         descriptor = os.open(f"/proc/{int(address['pid'])}/fd/{int(address['descriptor'])}", os.O_RDWR)
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, TypeError, ValueError, OverflowError):
         return None
     try:
         if os.fstat(descriptor).st_size != size:
             return None
         area = torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):
         return None
     finally:
         os.close(descriptor)

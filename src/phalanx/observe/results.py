@@ -1,6 +1,5 @@
 """Results of runs, one row each, read from their files; also of running, stopped or damaged runs."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from phalanx.config.text import read_yaml
+from phalanx.config.text import read_json, read_yaml
 from phalanx.errors import UserError
 from phalanx.observe.curves import run_names, seconds_of_training
 from phalanx.runs import checkpoint
@@ -162,7 +161,7 @@ def _ago(seconds: float) -> str:
 def _read_summary(folder: RunFolder, row: RunResult) -> bool:
     """Read summary.json, if the events cannot be read."""
     try:
-        summary: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))
+        summary: dict[str, Any] = read_json(folder.summary.read_bytes())
         best, last = summary["best"] or {}, summary["last"] or {}
         row.best_top1, row.best_topk = best.get("top1"), best.get("topk")
         row.final_top1, row.final_topk = last.get("top1"), last.get("topk")

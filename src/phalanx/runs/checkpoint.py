@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phalanx.atomic import make_folder, sync, write_text_atomically
+from phalanx.config.text import read_json
 from phalanx.errors import UserError
 from phalanx.runs.fold_paths import refuse_cross_validation
 
@@ -198,8 +199,8 @@ def best_path(folder: Path) -> Path | None:
 
 def _best_step(folder: Path) -> int | None:
     try:
-        return int(json.loads((folder / BEST).read_text(encoding="utf-8"))["step"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(read_json((folder / BEST).read_bytes())["step"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
@@ -238,10 +239,16 @@ def set_aside_after(path: Path) -> list[Path]:
 
 def load(path: Path) -> Loaded:
     """Read a checkpoint, verifying every byte."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     names = verify(path)
-    state = json.loads((path / STATE).read_text(encoding="utf-8"))
+    try:
+        state = read_json((path / STATE).read_bytes())
+        if not isinstance(state, dict):
+            raise ValueError("it is not a JSON object")
+    except (OSError, ValueError) as error:
+        raise _damaged(path, f"its {STATE} cannot be read ({error})") from error
     if state.get("format") != FORMAT:
         raise UserError(
             f"{path} is a checkpoint of format {state.get('format')}",
@@ -249,22 +256,28 @@ def load(path: Path) -> Loaded:
             remedy="use the version that wrote it (see state.json)",
         )
     files = [path / name for name in names if name.endswith(".safetensors")]
-    return Loaded(path, {file.stem: load_file(file) for file in files}, state)
+    try:
+        return Loaded(path, {file.stem: load_file(file) for file in files}, state)
+    except (OSError, SafetensorError) as error:
+        raise _damaged(path, f"its tensors cannot be read ({error})") from error
 
 
 def verify(path: Path) -> list[str]:
     """Refuse a checkpoint whose files differ from its manifest. Returns their names; other files are not part of it."""
-    damage = _damage(path)
-    if damage:
-        raise UserError(
-            f"the checkpoint {path} is damaged", why=damage, remedy="use an earlier checkpoint, or a backup"
-        )
-    return sorted(json.loads((path / MANIFEST).read_text(encoding="utf-8")))
+    if damage := _damage(path):
+        raise _damaged(path, damage)
+    return sorted(read_json((path / MANIFEST).read_bytes()))
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"the checkpoint {path} is damaged", why=why, remedy="use an earlier checkpoint, or a backup")
 
 
 def _damage(path: Path) -> str:
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        if not (path / MANIFEST).is_file():  # a pipe would never end
+            return f"its {MANIFEST} is missing"
+        manifest = read_json((path / MANIFEST).read_bytes())
         for name, expected in manifest.items():
             if Path(name).name != name:
                 return f"its {MANIFEST} names {name}, which is not a file in it"

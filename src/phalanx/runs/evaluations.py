@@ -1,10 +1,11 @@
 """Evaluations of a run, by the trainers or by a separate evaluator: all of them, the best, the newest."""
 
-import json
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
+from phalanx.runs.event_schema import read_record
 from phalanx.runs.events import EVALUATOR_EVENTS_FILE, Eval, Event, Record
 
 _LATER = ("metrics", "metric")  # older runs lack these
@@ -42,6 +43,13 @@ class EvaluatorResults:
             file.seek(self._position)
             lines = file.read().rpartition(b"\n")[0]
         self._position += len(lines) + bool(lines)
-        found = [one for one in evaluations(map(json.loads, lines.splitlines())) if one.step > self.last_step]
+        found = [one for one in evaluations(_readable(lines)) if one.step > self.last_step]
         self.last_step = max([self.last_step, *(one.step for one in found)])
         return found
+
+
+def _readable(lines: bytes) -> Iterator[Record]:
+    """The events in these lines. A damaged one does not end the training that only shows them."""
+    for line in lines.splitlines():
+        with contextlib.suppress(ValueError):
+            yield read_record(line)

@@ -339,7 +339,7 @@ def read_events(run: Path, *, superseded: bool = False) -> list[Record]:
         )
     files = [_records(each) for each in (path, run / EVALUATOR_EVENTS_FILE) if each.is_file()]
     kept: list[Record] = []
-    for record in heapq.merge(*files, key=lambda record: record.get("t", 0.0)):
+    for record in heapq.merge(*files, key=lambda record: record["t"]):
         if record["kind"] == Resume.kind and not superseded:
             kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["saved_step"]]
         kept.append(record)
@@ -347,12 +347,12 @@ def read_events(run: Path, *, superseded: bool = False) -> list[Record]:
 
 
 def _records(path: Path) -> Iterator[Record]:
+    from phalanx.runs.event_schema import read_record  # here, because it imports this module
+
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                record = json.loads(line)
-                if not isinstance(record, dict) or "kind" not in record:
-                    raise ValueError("not an event")
+                record = read_record(line)
             except ValueError as error:
                 if not line.endswith("\n"):
                     return  # the process died while writing it

@@ -60,7 +60,7 @@ class RunFolder:
         """The configuration of this run, as a layer of settings."""
         try:
             tree = read_yaml(self.config.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise UserError(
                 f"{self.path} cannot be resumed",
                 why=f"its config.yaml cannot be read ({error})",

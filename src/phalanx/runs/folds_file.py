@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from phalanx.config.text import read_json
 from phalanx.errors import UserError
 from phalanx.runs.fold_paths import FOLDS_FILE
 from phalanx.runs.folder import write_run_file
@@ -16,7 +17,9 @@ def write_folds(folder: Path, report: dict[str, Any]) -> None:
 def read_folds(folder: Path) -> dict[str, Any]:
     """What the file has; before all folds are done it has no results."""
     try:
-        found: dict[str, Any] = json.loads((folder / FOLDS_FILE).read_text(encoding="utf-8"))
+        found = read_json((folder / FOLDS_FILE).read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it is not a JSON object")
     except (OSError, ValueError) as error:
         raise UserError(
             f"{folder / FOLDS_FILE} cannot be read",

@@ -32,3 +32,11 @@ def test_numbers_per_node() -> None:
     assert counts("4") == [4]
     with pytest.raises(UserError):
         counts("2x3")
+
+
+@pytest.mark.parametrize("text", ["n[1-999999999999]", "n" + "[0-9]" * 12, "n[0-" + "9" * 5000 + "]"])
+def test_lists_of_more_nodes_than_there_are(text: str) -> None:
+    with pytest.raises(UserError):
+        expand(text)
+    with pytest.raises(UserError):
+        counts("1(x999999999)")

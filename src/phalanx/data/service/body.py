@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from phalanx.config.text import read_json
 from phalanx.data.base import MicroBatch
 from phalanx.data.order import Indices, Share, Work
 from phalanx.net.seal import Refused
@@ -102,8 +103,8 @@ def _bad(control: memoryview) -> Bad:
     if not len(control):
         return []
     try:
-        return [(int(index), str(reason)) for index, reason in json.loads(bytes(control))]
-    except (ValueError, TypeError) as error:
+        return [(int(index), str(reason)) for index, reason in read_json(bytes(control))]
+    except (ValueError, TypeError, OverflowError) as error:
         raise Refused("garbage") from error
 
 

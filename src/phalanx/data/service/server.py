@@ -16,7 +16,7 @@ from phalanx.net import shared_memory as memory
 from phalanx.net.client_channel import Sent
 from phalanx.net.messages import pack_error
 from phalanx.net.request_server import PeerRequest, RequestServer
-from phalanx.net.seal import Refused, as_json, from_json
+from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
 from phalanx.net.server_channel import ServerChannel
 
 
@@ -112,6 +112,8 @@ class Server:
             return self._reply(request, DataMessageKind.UNKNOWN)
         repeats = self._terms.get("data.sampling", "shuffle") != "shuffle"
         work = unpack_lease(request.message.control, self._terms["training samples"], repeats=repeats)
+        if work.total * self._terms["image size"] ** 2 * self._terms["channels"] > MAX_MESSAGE_BYTES:
+            raise Refused("length")
         place = session.place(header.slot)
         return self._batch_workers.add(BatchRequest(session, header.number, work, header.slot, place))
 

@@ -9,6 +9,8 @@ from phalanx.data.service.wire import NO_SLOT
 from phalanx.net import shared_memory as memory
 from phalanx.net.seal import Refused
 
+_LONGEST_NAME = 200
+
 
 @dataclass(frozen=True, eq=False)
 class Session:
@@ -26,10 +28,12 @@ class Session:
         """The session of a trainer, from what it sends when it joins."""
         try:
             slot_bytes, address = int(sent["slot_bytes"]), sent["area"]
+            if slot_bytes < 0:
+                raise Refused("slot")
             area = memory.attach(address, int(address["size"])) if address is not None else None
             watch = memory.ProcessWatch(int(address["pid"])) if area is not None else None
-            return cls(number, identity, str(sent["name"]), area, slot_bytes, watch)
-        except (KeyError, TypeError, ValueError) as error:
+            return cls(number, identity, str(sent["name"])[:_LONGEST_NAME], area, slot_bytes, watch)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise Refused("garbage") from error
 
     def place(self, slot: int) -> torch.Tensor | None:

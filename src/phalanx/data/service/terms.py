@@ -26,6 +26,7 @@ _NOT_COMPARED = {
     *("data.service", "data.servers", "data.service_key", "data.service_timeout_s", "data.service_fallback"),
     *("augment.erase", "augment.mixup", "augment.cutmix"),
 }
+_MOST_TOLD, _SHOWN = 20, 200  # differences, and characters of each value
 _PROBES = 8  # samples that both sides make and compare
 _PIXELS = "pixels"
 _VERSIONS = "versions"
@@ -62,17 +63,19 @@ def difference(trainers: Terms, servers: Terms) -> str:
         return f"{error.what}; {error.remedy}"
     names = [name for name in {**trainers, **servers} if name not in (_CODE, _PIXELS, _VERSIONS)]
     found = [
-        f"{name} is {trainers.get(name)!r} for the trainer and {servers.get(name)!r} for the server"
+        f"{name[:_SHOWN]} is {repr(trainers.get(name))[:_SHOWN]} for the trainer"
+        f" and {repr(servers.get(name))[:_SHOWN]} for the server"
         for name in names
         if trainers.get(name) != servers.get(name)
     ]
     if not found and trainers.get(_PIXELS) != servers.get(_PIXELS):
         found.append(f"the same samples look different there: {_other_versions(trainers, servers)}")
-    return "; ".join(found)
+    return "; ".join(found[:_MOST_TOLD])
 
 
 def _other_versions(trainers: Terms, servers: Terms) -> str:
-    mine, theirs = trainers.get(_VERSIONS, {}), servers.get(_VERSIONS, {})
+    mine, theirs = trainers.get(_VERSIONS), servers.get(_VERSIONS, {})
+    mine = mine if isinstance(mine, dict) else {}
     others = [f"{name} {mine[name]} and {theirs.get(name)}" for name in mine if mine[name] != theirs.get(name)]
     return f"other versions ({', '.join(others)})" if others else "other files under the same labels"
 

@@ -280,7 +280,7 @@ def look(folder: Path, *, until_image: bool = False) -> Listing:
                         break
                 elif entry.is_dir():
                     (found.skipped if entry.name.lower() in SYSTEM_FOLDERS else found.folders).append(entry.name)
-                else:
+                elif entry.is_file() or entry.is_symlink():  # no pipe: whoever looks into it would wait for ever
                     found.files.append(entry.name)
     except OSError as error:
         raise UserError(

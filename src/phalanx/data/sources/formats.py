@@ -98,6 +98,7 @@ def recognise(text: str, remote_options: Mapping[str, Any] | None = None) -> tup
     is_there = _path(rest).exists() or (is_pattern(rest) and FORMATS[name].takes_patterns)
     if not rest or not is_there:
         raise _not_there(rest)
+    _refuse_special(_path(rest))
     return name, _path(rest)
 
 
@@ -108,7 +109,18 @@ def _path(text: str) -> Path:
         return Path(text)
 
 
+def _refuse_special(path: Path) -> None:
+    """Refuse a pipe or a device: reading it might never end."""
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise UserError(
+            f"{path} is neither a folder nor a file",
+            why="it is a pipe, a device or a socket, and those are not read",
+            remedy="give a folder or a file with data",
+        )
+
+
 def _recognised(path: Path) -> str:
+    _refuse_special(path)
     for name, format in FORMATS.items():
         if format.recognises(path):
             return name

@@ -1,6 +1,7 @@
 """MNIST and its relatives (Fashion-MNIST, KMNIST, EMNIST, QMNIST) in their idx form, plain or gzipped."""
 
 import gzip
+import io
 import math
 import re
 import zlib
@@ -24,6 +25,7 @@ SPLIT = re.compile(
 TRAIN = ("train", "training")
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4"}
 UNSIGNED_BYTE = 0x08
+_LONGEST_HEADER = 20  # bytes: of four dimensions
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -154,10 +156,7 @@ def _read(file: Path, types: tuple[int, ...], num_dims: tuple[int, ...], expecte
     """The array in an idx file: two zero bytes, its type, its number of dimensions, their lengths, its values."""
     data = file.read_bytes()
     if data.startswith(GZIP_MAGIC):  # by content: some tools decompress and keep the name .gz
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise _damaged(file, f"it does not unpack: {error}") from error
+        data = _unpacked(file, data)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in types or data[3] not in num_dims:
         raise _damaged(file, f"it starts with {data[:4].hex(' ') or 'nothing'} instead of {expected}")
     dtype, dims = np.dtype(TYPES[data[2]]), data[3]
@@ -169,6 +168,18 @@ def _read(file: Path, types: tuple[int, ...], num_dims: tuple[int, ...], expecte
         dims_text = "×".join(str(length) for length in shape)
         raise _damaged(file, f"its header announces {dims_text} values and {len(data) - start:,} bytes follow")
     return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+
+
+def _unpacked(file: Path, data: bytes) -> bytes:
+    """The content of a gzipped file: never more than its header announces, and one byte. A bomb stops there."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            start = packed.read(_LONGEST_HEADER)
+            dims = min(start[3], 4) if len(start) > 3 else 0
+            shape = [int(length) for length in np.frombuffer(start[: 4 + 4 * dims], ">u4", offset=4)] if dims else []
+            return start + packed.read(max(0, 4 * math.prod(shape) + 1))
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise _damaged(file, f"it does not unpack: {error}") from error
 
 
 def _damaged(file: Path, why: str) -> UserError:

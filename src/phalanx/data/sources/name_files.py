@@ -1,12 +1,13 @@
 """Files with class names: a name per line, `0 name` lines, and JSON maps in either direction."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from phalanx.config.text import read_json
 
 LONGEST_NAME = 200
 LARGEST_FILE_BYTES = 20_000_000
@@ -56,8 +57,8 @@ def _of_lines(text: str) -> NameFile:
 
 def _of_json(text: str) -> NameFile:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = read_json(text)
+    except ValueError as error:
         raise NoNames(f"it is not JSON: {error}") from error
     if isinstance(found, list) and found:
         return _of_list(found)

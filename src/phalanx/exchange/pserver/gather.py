@@ -8,6 +8,7 @@ import zmq
 from phalanx.config.role import Role
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.liveness import LivenessWatch
+from phalanx.exchange.pserver.job import MOST_WORKERS
 from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.members import cannot_join
 from phalanx.exchange.pserver.wire import MessageKind
@@ -70,7 +71,7 @@ class Gathered:
         topic, text, world = sent.get("topic"), sent.get("text"), sent.get("world")
         if not (isinstance(topic, str) and isinstance(text, str) and isinstance(world, int)):
             raise Refused("garbage")
-        if not 0 <= rank < world:
+        if not 0 <= rank < world <= MOST_WORKERS:
             raise Refused("rank")
         self.world = world_of_job or self.world or world
         if world != self.world:

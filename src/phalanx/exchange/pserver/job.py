@@ -1,8 +1,9 @@
 """The job as workers describe it to servers: slices, optimizer, schedule, mode. A server needs nothing else."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import ValidationError
@@ -18,6 +19,10 @@ from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
 from phalanx.exchange.pserver.to_half import HALF_TYPES
 from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused
 from phalanx.optim.schedule import Schedule
+
+MOST_WORKERS = 1 << 16
+_MOST_S = 10**9
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,10 @@ class ServerJob:
         try:
             schedule = described["schedule"]
             return cls(
-                world=int(described["world"]),
-                mode=str(described["mode"]),
+                world=_within(int(described["world"]), MOST_WORKERS),
+                mode=_mode(described["mode"]),
                 damping=bool(described["damping"]),
-                timeout_s=float(described["timeout_s"]),
+                timeout_s=_within(float(described["timeout_s"]), _MOST_S),
                 compress=str(described["compress"]),
                 compress_pull=_known(described["compress_pull"]),
                 optim=OptimConfig.model_validate(described["optim"]),
@@ -73,7 +78,7 @@ class ServerJob:
                 slices=tuple(Slice.from_description(each) for each in described["slices"]),
                 elastic=bool(described["elastic"]),
             )
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ValidationError) as error:
             raise Refused("job") from error
 
     @property
@@ -92,6 +97,18 @@ class ServerJob:
         """Which settings differ, for an error message."""
         mine, theirs = self.described(), other.described()
         return ", ".join(key for key in mine if mine[key] != theirs[key])
+
+
+def _within(number: N, most: int) -> N:
+    if not 0 < number <= most:
+        raise ValueError(number)
+    return number
+
+
+def _mode(mode: str) -> str:
+    if re.fullmatch(r"sync|async|ssp:[0-9]{1,9}", mode) is None:
+        raise ValueError(mode)
+    return mode
 
 
 def _known(compress_pull: str) -> str:

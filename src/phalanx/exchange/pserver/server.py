@@ -1,6 +1,7 @@
 """A parameter server: workers join and leave it, and it notices which of them are lost."""
 
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from ipaddress import ip_address
@@ -27,6 +28,8 @@ from phalanx.net.seal import Refused, as_json, from_json
 from phalanx.net.server_channel import ServerChannel
 from phalanx.net.waiting import Patience, say
 
+# What a description of a job leads to whose numbers do not fit together, or that asks for absurd memory.
+_UNUSABLE = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError, OSError)
 _FIRST_RANKS = 64  # whose presence is noted before the number of workers is known
 
 
@@ -117,8 +120,13 @@ class Server:
             raise
         except Exception as error:
             blamed = blame(error, "correct it, and go on with: phalanx train --resume RUN --accept-code new")
-            if blamed is None:
-                raise
+            if blamed is None:  # all workers get to know it, instead of waiting for a server that is gone
+                say(traceback.format_exc())
+                blamed = UserError(
+                    f"server-{self._number} cannot go on: {type(error).__name__}: {str(error)[:200]}",
+                    why=f"a message of worker {request.header.worker} made it fail",
+                    remedy="see the log of the server; if the optimizer's state was loaded, use an earlier checkpoint",
+                )
             self._fail(blamed)
             raise blamed from error
 
@@ -199,7 +207,12 @@ class Server:
         return sent
 
     def _configure(self, job: ServerJob) -> SliceServer:
-        slices = SliceServer(job, self._number, self.members, self._requests, self._journal, self._fail)
+        try:
+            slices = SliceServer(job, self._number, self.members, self._requests, self._journal, self._fail)
+        except _UNUSABLE as error:
+            if blame(error) is not None:
+                raise
+            raise Refused("job") from error
         self._slices, self._coming = slices, Patience(job.timeout_s)
         self.members.live = set(range(job.world))
         start = {"mode": job.mode, "workers": job.world, "slices": len(slices), "bytes": slices.num_bytes}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from phalanx.errors import UserError
@@ -201,7 +202,15 @@ class SliceServer:
         return self._requests.send(member.identity, header.reply(MessageKind.WAITING))
 
     def load(self, member: Member, message: ServerMessage) -> None:
-        self._state_of(message).load(message.body if message.body is not None else memoryview(b""))
+        state = self._state_of(message)
+        try:
+            state.load(message.body if message.body is not None else memoryview(b""))
+        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise UserError(
+                "the optimizer's state cannot be loaded",
+                why=f"it is damaged, or of another version ({type(error).__name__}: {str(error)[:200]})",
+                remedy="resume from an earlier checkpoint, or start a new run with --init-from",
+            ) from error
         self._requests.send(member.identity, message.header.reply(MessageKind.DONE))
 
     def state(self, member: Member, message: ServerMessage) -> None:

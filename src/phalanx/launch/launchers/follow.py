@@ -1,6 +1,5 @@
 """Follows a batch job: shows its queue state while it waits and its log while it runs; Ctrl-C cancels it."""
 
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from phalanx.config.text import read_json
 from phalanx.errors import EXIT_OURS
 from phalanx.launch.agent import RECORD
 from phalanx.launch.launchers.scheduler import Scheduler, State
@@ -69,9 +69,8 @@ def _code(state: State, run: Path) -> int:
     if state.code is not None:
         return state.code
     try:
-        record = json.loads((run / RECORD).read_text(encoding="utf-8"))
-        return int(record["exit_code"])
-    except (OSError, ValueError, TypeError, KeyError):  # the job ended before it had one
+        return int(read_json((run / RECORD).read_bytes())["exit_code"])
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):  # the job ended before it had one
         return EXIT_OURS
 
 

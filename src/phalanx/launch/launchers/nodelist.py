@@ -2,20 +2,26 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from phalanx.errors import UserError
 
 _ITEM = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")  # up to a comma that is outside brackets
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
+MOST_NODES = 1 << 17  # of a list: no cluster has more
+_MOST_BRACKETS = 16  # of a name
 
 
 def expand(nodelist: str) -> list[str]:
     """Every host of a list, in order. Leading zeros stay: n[08-10] is n08, n09, n10."""
     items = _ITEM.findall(nodelist)
-    if not items or ",".join(items) != nodelist:
+    if not items or ",".join(items) != nodelist or any(item.count("[") > _MOST_BRACKETS for item in items):
         raise _unreadable(nodelist)
-    return [name for item in items for name in _expand_item(item, nodelist)]
+    names = [name for item in items for name in islice(_expand_item(item, nodelist), MOST_NODES + 1)]
+    if len(names) > MOST_NODES:
+        raise _unreadable(nodelist)
+    return names
 
 
 def _expand_item(item: str, nodelist: str) -> Iterator[str]:
@@ -42,10 +48,10 @@ def _numbers(ranges: str, nodelist: str) -> Iterator[str]:
 
 def counts(text: str) -> list[int]:
     """Slurm's compressed counts per node: `2(x3),1` is 2, 2, 2 and 1."""
-    found = [re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part) for part in text.split(",")]
-    if not all(found):
+    found = [re.fullmatch(r"(\d{1,9})(?:\(x(\d{1,9})\))?", part) for part in text.split(",")]
+    if not all(found) or sum(int(part.group(2) or 1) for part in found if part) > MOST_NODES:
         raise UserError(
-            f"{text!r} is not a list of tasks per node",
+            f"{_shown(text)} is not a list of tasks per node",
             why="Slurm writes such a list as 2(x3),1",
             remedy="start the job with srun, or unset the SLURM_ variables",
         )
@@ -54,7 +60,11 @@ def counts(text: str) -> list[int]:
 
 def _unreadable(nodelist: str) -> UserError:
     return UserError(
-        f"{nodelist!r} is not a list of hosts",
+        f"{_shown(nodelist)} is not a list of hosts",
         why="Slurm writes such a list as n[1-3,7],m0",
         remedy="start the job with srun, or set MASTER_ADDR to the first host",
     )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) < 200 else text[:200] + " …")

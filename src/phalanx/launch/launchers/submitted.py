@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.config.text import read_json
 from phalanx.launch.launchers.scheduler import Scheduler, State
 from phalanx.launch.launchers.sge import Pbs, Sge
 from phalanx.launch.launchers.slurm import Slurm
@@ -33,8 +34,8 @@ class Submitted:
 def submitted_job(run: Path | None) -> Submitted | None:
     """A run's batch job, if it has one that has not ended."""
     try:
-        data = json.loads((run / _RECORD).read_text(encoding="utf-8")) if run is not None else None
-    except (OSError, ValueError):
+        data = read_json((run / _RECORD).read_bytes()) if run is not None else None
+        found = Submitted(data["scheduler"], data["job"]) if data else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    found = Submitted(data["scheduler"], data["job"]) if data else None
     return found if found is not None and found.state().kind != "ended" else None

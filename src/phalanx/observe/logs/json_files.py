@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from phalanx.config.text import read_json
 from phalanx.observe.curves import Log
 from phalanx.observe.logs.names import number
 from phalanx.observe.logs.rows import left_out, rows_log
@@ -48,7 +49,7 @@ def _list(text: str) -> tuple[list[dict[str, Any]], bool]:
             return rows, False
         try:
             row, place = decoder.raw_decode(text, place)
-        except ValueError:
+        except (ValueError, RecursionError):
             return rows, True
         if isinstance(row, dict):
             rows.append(row)
@@ -59,7 +60,7 @@ def read_json_lines(text: str, label: str, tags: Mapping[str, str]) -> Log:
     rows, damaged = [], 0
     for line in filter(str.strip, text.splitlines()):
         try:
-            row = json.loads(line)
+            row = read_json(line)
             rows.append({**row, "epoch": float(row["epoch"])})
         except (ValueError, TypeError, KeyError):
             damaged += 1

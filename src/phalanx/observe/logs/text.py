@@ -11,8 +11,11 @@ from phalanx.observe.curves import Log
 from phalanx.observe.logs.names import as_accuracy, curve_names, is_accuracy, number
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
-_PAIR = re.compile(rf"([A-Za-z_][\w@()./-]*)\s*[:= ]\s*({NUMBER})(?![\w.])")
+# Nothing here goes back over what it has matched: a line of blanks would take for ever.
+_PAIR = re.compile(rf"(?<![\w@()./-])([A-Za-z_][\w@()./-]*+)(?:\s*+[:=]\s*+|\s++)({NUMBER})(?![\w.])")
 _STAMP = re.compile(r"\[?(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
+_LONGEST = 4000  # characters of a line that a training script writes
+_ABSURD = re.compile(r"(?<![\d.])\d{16}")  # a whole number that counts nothing
 Key = tuple[int, int | None]  # an epoch from 0, and a batch of it from 0; None after the last
 
 
@@ -138,9 +141,9 @@ def parse(lines: Iterable[str], form: TextFormat) -> tuple[Collected, int, list[
     """What the lines say, how many could be read, and the numbers of those that could not."""
     collected, read, damaged = Collected(percent=form.percent), 0, []
     for place, line in enumerate(lines, start=1):
-        if form.mark.search(line):
+        if form.mark.search(line[:_LONGEST]):
             collected.time = seconds(line)
-            if form.take(line, collected):
+            if len(line) <= _LONGEST and not _ABSURD.search(line) and form.take(line, collected):
                 read += 1
             else:
                 damaged.append(place)

@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import os
+import tokenize
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,7 +44,13 @@ def read_header(file: BinaryIO) -> Header:
     version = np.lib.format.read_magic(file)
     # Version 3 only differs in how the names of a structure's fields are written.
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, by_columns, dtype = read(file)
+    try:
+        shape, by_columns, dtype = read(file)
+    except (SyntaxError, tokenize.TokenError, TypeError, MemoryError, RecursionError) as error:
+        # A header is an expression of Python's: numpy leaves some errors of its parser as they are.
+        raise ValueError(str(error) or type(error).__name__) from error
+    if any(length < 0 for length in shape):
+        raise ValueError(f"it has the shape {shape}")
     return Header(shape, by_columns and len(shape) > 1, dtype, file.tell())
 
 

@@ -128,6 +128,8 @@ def is_image(root: Path, text: str) -> bool:
 def first_lines(file: Path, count: int) -> list[str]:
     """The first lines of a text file, without empty ones and comments; none where it is no text."""
     try:
+        if not file.is_file():  # a link to a pipe or a device
+            return []
         with file.open("rb") as opened:
             start = opened.read(START_BYTES)
     except OSError:

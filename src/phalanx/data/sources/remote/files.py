@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from phalanx.atomic import write_atomically, write_text_atomically
+from phalanx.config.text import read_json
 from phalanx.data.sources.remote.failures import Failure, explained, failure_of, reason_of
 from phalanx.data.sources.remote.filesystem import RemoteFiles
 from phalanx.data.sources.remote.listing import cache_home
@@ -101,7 +102,7 @@ def _fetch(remote: RemoteFiles, home: Path, advance: Callable[[int], None], want
 def _kept(home: Path, file: Wanted) -> Copy | None:
     """What was noted of a copy, if it is there as it was written."""
     try:
-        noted = json.loads(_note(home, file).read_bytes())
+        noted = read_json(_note(home, file).read_bytes())
         whole = Stamp.of(home / "files" / file.name).size == noted["bytes"]
         return Copy(int(noted["size"]), str(noted["version"])) if whole else None
     except (OSError, ValueError, KeyError, TypeError):

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from rich.console import Console
 
 from phalanx.atomic import write_atomically
+from phalanx.config.text import read_json
 from phalanx.data.sources.remote.addresses import home_of, is_http, without_query
 from phalanx.data.sources.remote.failures import Failure, explained, failure_of, reason_of
 from phalanx.data.sources.remote.filesystem import RemoteFile, RemoteFiles
@@ -113,7 +114,7 @@ def _difference(advance: Callable[[int], None]) -> Callable[[int], None]:
 def _kept(home: Path) -> tuple[float, RemoteListing] | None:
     """(when it was made, the listing); None if there is none, or it is damaged."""
     try:
-        found = json.loads((home / FILE).read_bytes())
+        found = read_json((home / FILE).read_bytes())
         columns = [found[key] for key in ("names", "paths", "sizes", "versions")]
         return float(found["made"]), RemoteListing(*columns)
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,12 +1,12 @@
 """What the columns of a Hugging Face dataset are: described in the files, in dataset_info.json or in the README."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from phalanx.config.text import read_json, read_yaml
 from phalanx.data.sources.shards.arrow_columns import is_nested
 from phalanx.data.sources.shards.class_columns import class_columns, class_label
 from phalanx.data.sources.shards.tables import described, pyarrow_for
@@ -30,8 +30,8 @@ def features_in(schema: Any) -> Features:
     """The features that a file's metadata describes; none if it describes none."""
     metadata = schema.metadata or {}
     try:
-        found = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        found = read_json(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+    except (ValueError, KeyError, TypeError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -39,7 +39,7 @@ def features_in(schema: Any) -> Features:
 def front_matter(folder: Path) -> dict[str, Any]:
     """The YAML at the beginning of a dataset's README; empty if there is none."""
     try:
-        text = (folder / README).read_text(encoding="utf-8")
+        text = (folder / README).read_text(encoding="utf-8") if (folder / README).is_file() else ""
     except (OSError, UnicodeDecodeError):
         return {}
     lines = text.lstrip("\ufeff").split("\n")
@@ -47,8 +47,8 @@ def front_matter(folder: Path) -> dict[str, Any]:
         return {}
     end = next((number for number, line in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
     try:
-        found = yaml.safe_load("\n".join(lines[1:end]))
-    except (yaml.YAMLError, RecursionError):
+        found = read_yaml("\n".join(lines[1:end]))
+    except yaml.YAMLError:
         return {}
     return found if isinstance(found, dict) else {}
 

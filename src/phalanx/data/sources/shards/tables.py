@@ -159,8 +159,14 @@ def _damage_explained(path: Path) -> Iterator[None]:
     """Turn the exceptions of pyarrow, which are of all kinds, into one that names the file."""
     try:
         yield
-    except (UserError, MemoryError):
+    except UserError:
         raise
+    except MemoryError as error:
+        raise UserError(
+            f"{path} needs more memory than there is",
+            why=f"its lengths ask for it, or it is damaged: {str(error)[:200]}",
+            remedy="copy or download the file again; or use a machine with more memory",
+        ) from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:  # of the system: no space, no permission
             raise

@@ -1,11 +1,11 @@
 """WebDataset: tar archives in which the members of a sample share a name up to its first dot: 17.jpg, 17.cls."""
 
 import functools
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.config.text import read_json
 from phalanx.data.decode.images import BadImage
 from phalanx.data.sources.folders import IMAGE_ENDINGS
 from phalanx.data.sources.open_request import OpenRequest
@@ -101,8 +101,8 @@ class TarReader(Reader):
 
     def _in_json(self, text: str) -> AnyLabel | None:
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            found = read_json(text)
+        except ValueError as error:
             raise BadLabel(f"it is not JSON: {error}") from error
         usual = (*LABEL_KEYS, *SEVERAL_KEYS) if self.multi_label else LABEL_KEYS
         keys = usual if self.label_field is None else (self.label_field,)
