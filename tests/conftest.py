@@ -15,6 +15,7 @@ from phalanx.config.role import Role
 from phalanx.machine.openmp import let_idle_threads_sleep
 from phalanx.native.features import hold_libraries_to_level
 from phalanx.roles.request import Request
+from tests import warm
 
 # A shell starts what it puts into the background with Ctrl-C ignored; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -26,6 +27,7 @@ LEAN = ("machine.threads=1", "train.curves=false", "machine.precision=fp32")
 # Before any test imports torch: tests share the cores, and may be about another CPU (PHALANX_CPU).
 let_idle_threads_sleep()
 hold_libraries_to_level()
+warm.install()
 
 
 @pytest.hookimpl(wrapper=True)
