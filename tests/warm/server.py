@@ -9,6 +9,7 @@ import runpy
 import signal
 import socket
 import sys
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -65,24 +66,31 @@ def begin(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     show_as(argv, environment)
-    unbuffered = argv[1] == "-u"
+    unbuffered = argv[1] == "-u" or bool(environment.get("PYTHONUNBUFFERED"))
     sys.orig_argv[:] = argv
     sys.argv[:] = words_of(request)
     script = sys.argv[0].endswith(".py")
     sys.path[0] = str(Path(sys.argv[0]).resolve().parent) if script else request["cwd"]
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = _writer(1, sys.stdout, line_buffering=os.isatty(1), write_through=unbuffered)
-    sys.stderr = _writer(2, sys.stderr, line_buffering=True, write_through=unbuffered)
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), sys.stdin.encoding, sys.stdin.errors)
+    sys.stdout = _writer(1, sys.stdout, lines=os.isatty(1), unbuffered=unbuffered)
+    sys.stderr = _writer(2, sys.stderr, lines=True, unbuffered=unbuffered)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     sys.modules["numpy"].random.seed()  # type: ignore[attr-defined]
 
 
-def _writer(number: int, like: Any, *, line_buffering: bool, write_through: bool) -> io.TextIOWrapper:
+def _writer(number: int, like: Any, *, lines: bool, unbuffered: bool) -> io.TextIOWrapper:
     raw = io.FileIO(number, "w", closefd=False)
-    buffered: Any = raw if write_through else io.BufferedWriter(raw)
-    return io.TextIOWrapper(
-        buffered, like.encoding, like.errors, "\n", line_buffering=line_buffering, write_through=write_through
-    )
+    if unbuffered:
+        return io.TextIOWrapper(raw, like.encoding, like.errors, "\n", write_through=True)  # type: ignore[arg-type]
+    return io.TextIOWrapper(io.BufferedWriter(raw), like.encoding, like.errors, "\n", line_buffering=lines)
+
+
+def run_file(path: Path) -> None:
+    """As `python FILE`. runpy would change sys.argv."""
+    module = types.ModuleType("__main__")
+    module.__file__ = str(path)
+    sys.modules["__main__"] = module
+    exec(compile(path.read_bytes(), path, "exec"), vars(module))
 
 
 def fork_own_server(started_with: dict[str, str]) -> socket.socket | None:
@@ -116,7 +124,7 @@ def main(given: socket.socket) -> NoReturn:
     begin(request)
     program = words_of(request)[0]
     if program.endswith(".py"):
-        runpy.run_path(program, run_name="__main__")
+        run_file(Path.cwd() / program)
     else:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     sys.exit()
