@@ -74,14 +74,14 @@ def begin(request: dict[str, Any]) -> None:
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), sys.stdin.encoding, sys.stdin.errors)
     sys.stdout = _writer(1, sys.stdout, lines=os.isatty(1), unbuffered=unbuffered)
     sys.stderr = _writer(2, sys.stderr, lines=True, unbuffered=unbuffered)
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
-    sys.modules["numpy"].random.seed()  # type: ignore[attr-defined]
+    vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
+    sys.modules["numpy"].random.seed()
 
 
 def _writer(number: int, like: Any, *, lines: bool, unbuffered: bool) -> io.TextIOWrapper:
     raw = io.FileIO(number, "w", closefd=False)
     if unbuffered:
-        return io.TextIOWrapper(raw, like.encoding, like.errors, "\n", write_through=True)  # type: ignore[arg-type]
+        return io.TextIOWrapper(raw, like.encoding, like.errors, "\n", write_through=True)
     return io.TextIOWrapper(io.BufferedWriter(raw), like.encoding, like.errors, "\n", line_buffering=lines)
 
 

@@ -15,7 +15,7 @@ from tests.conftest import LEAN
 from tests.waiting import until
 
 PROBE = """
-import json, os, random, resource, signal, subprocess, sys, threading
+import json, os, random, signal, sys, threading
 handlers = [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)]
 print(json.dumps({
     "warm": "torch" in sys.modules, "random": random.random(), "pid": os.getpid(),
@@ -25,7 +25,7 @@ print(json.dumps({
     "cmdline": open("/proc/self/cmdline").read(), "handlers": handlers, "stdin": sys.stdin.read(),
     "streams": [(s.encoding, s.errors, s.line_buffering, s.isatty()) for s in (sys.stdin, sys.stdout, sys.stderr)],
     "main": (sys.modules["__main__"].__name__, sys.modules["__main__"].__file__), "threads": threading.active_count(),
-    "descriptors": len(os.listdir("/proc/self/fd")) - int("torch" in sys.modules), "cores": len(os.sched_getaffinity(0)),
+    "open": len(os.listdir("/proc/self/fd")) - int("torch" in sys.modules), "cores": sorted(os.sched_getaffinity(0)),
 }))
 print("to the other stream", file=sys.stderr)
 sys.exit(int(sys.argv[1]))
@@ -38,7 +38,7 @@ def start(folder: Path, *words: str, cold: bool = False, **given: Any) -> "subpr
     if not cold:
         del environment["PHALANX_COLD"]
     command = [sys.executable, *words]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes, **given)
 
 
