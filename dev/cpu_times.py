@@ -5,6 +5,7 @@ Elsewhere only the processes that it waited for are. What a shared fixture costs
 The lines go to the file PHALANX_CPU_TIMES (cpu_times.jsonl): the test, CPU seconds, seconds.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -43,15 +44,27 @@ def make_clock() -> Callable[[], float]:
         return own_and_waited_for_s
 
 
+def leave_cgroup() -> None:
+    """Remove the group, unless a process of a test still runs in it."""
+    for parent in (CGROUP_1, CGROUP_2):
+        folder = parent / f"pytest-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            if folder.is_dir():
+                (parent / "cgroup.procs").write_text(str(os.getpid()))
+                folder.rmdir()
+
+
 class CpuTimes:
     def __init__(self) -> None:
         self.clock = make_clock()
-        self.write("(start)", self.clock(), 0.0)
 
     def write(self, test: str, cpu_s: float, wall_s: float) -> None:
         # One short write in append mode: several workers share the file.
         with RESULTS.open("a") as file:
             file.write(json.dumps([test, round(cpu_s, 3), round(wall_s, 3)]) + "\n")
+
+    def pytest_unconfigure(self) -> None:
+        leave_cgroup()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
