@@ -12,9 +12,11 @@ from typing import Any
 # Read once, when Python or a library is loaded. A process that has other values of these starts afresh.
 _READ_AT_START = (
     *("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LANG", "LC_", "TZ", "PHALANX_CPU", "PHALANX_COLD"),
-    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "TORCH", "PYTORCH_", "CUDA_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "TORCH_", "PYTORCH_", "CUDA_"),
 )
-_ANSWER_S = 60.0
+# Libraries set this one in the process that imports them; it is about Intel's OpenMP, which torch does not use here.
+_NO_MATTER = frozenset({"KMP_DUPLICATE_LIB_OK"})
+_ANSWER_S = 300.0
 _start_afresh = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 
 
@@ -30,18 +32,20 @@ class WarmProcess:
         return at_start(environment) == self._started_with
 
     def fork(self, request: dict[str, Any], streams: Sequence[int]) -> int | None:
-        """The new process's id, or None if the server is gone."""
+        """The new process's id, or None if the server is gone. No answer in time is an error: there may be a process."""
         with self._lock:
             try:
                 socket.send_fds(self._connection, [json.dumps(request).encode()], streams)
                 answer = self._connection.recv(64)
-            except OSError:
+            except ConnectionError:
                 return None
         return int(answer) if answer else None
 
 
 def at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
+    """The variables that must be the same."""
+    names = (name for name in environment if name.startswith(_READ_AT_START))
+    return {name: environment[name] for name in names if name not in _NO_MATTER}
 
 
 def start_server() -> WarmProcess:

@@ -72,6 +72,14 @@ def test_it_starts_afresh_where_libraries_would_be_loaded_otherwise(
     assert not probe(tmp_path, cold=False)["warm"]
 
 
+def test_what_libraries_set_in_a_test_s_process_is_no_reason_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"):
+        monkeypatch.setenv(name, "other")
+    assert probe(tmp_path, cold=False)["warm"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_a_signal_ends_it(tmp_path: Path, number: int) -> None:
     (tmp_path / "waiting.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")
