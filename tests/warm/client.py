@@ -32,7 +32,7 @@ class WarmProcess:
         return at_start(environment) == self._started_with
 
     def fork(self, request: dict[str, Any], streams: Sequence[int]) -> int | None:
-        """The new process's id, or None if the server is gone. No answer in time is an error: there may be a process."""
+        """The new process's id, or None if the server is gone. No answer in time is an error."""
         with self._lock:
             try:
                 socket.send_fds(self._connection, [json.dumps(request).encode()], streams)
