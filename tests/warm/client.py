@@ -48,15 +48,15 @@ def at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in names if name not in _NO_MATTER}
 
 
-def start_server() -> WarmProcess:
+def start_server(started_with: Mapping[str, str]) -> WarmProcess:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         # No threads of OpenBLAS: they would be missing after a fork.
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**started_with, "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tests.warm.server", str(theirs.fileno())]
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH120, PTH100
         subprocess.Popen(command, env=environment, cwd=root, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-    return WarmProcess(ours, os.environ)
+    return WarmProcess(ours, started_with)
 
 
 class _Hook:
@@ -64,12 +64,13 @@ class _Hook:
 
     def __init__(self, server: WarmProcess | None) -> None:
         self.server, self.owner = server, os.getpid()
+        self.started_with = dict(os.environ)  # not what the first test that needs a server has changed
 
     def fork(self, request: dict[str, Any], streams: Sequence[int]) -> int | None:
         if os.getpid() != self.owner:  # a fork of this process, such as multiprocessing makes: it has no server
             return None
         if self.server is None:
-            self.server = start_server()
+            self.server = start_server(self.started_with)
         return self.server.fork(request, streams) if self.server.fits(request["environment"]) else None
 
 
