@@ -15,6 +15,8 @@ from phalanx.config.role import Role
 from phalanx.machine.openmp import let_idle_threads_sleep
 from phalanx.native.features import hold_libraries_to_level
 from phalanx.roles.request import Request
+from tests import warm
+from tests.slow import mark_slow
 
 # A shell starts what it puts into the background with Ctrl-C ignored; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -26,6 +28,11 @@ LEAN = ("machine.threads=1", "train.curves=false", "machine.precision=fp32")
 # Before any test imports torch: tests share the cores, and may be about another CPU (PHALANX_CPU).
 let_idle_threads_sleep()
 hold_libraries_to_level()
+warm.install()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_slow(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -29,6 +29,7 @@ def shown(cell: Any) -> str:
     return json.dumps(cell.outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_core")
 def test_the_notebook_runs(kernel: str, tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -35,6 +35,7 @@ def write_idx(folder: Path, part: str, count: int) -> None:
         (folder / f"{name}.gz").write_bytes(gzip.compress(header + array.astype(np.uint8).tobytes()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_core")
 def test_the_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
