@@ -43,8 +43,17 @@ class Cell:
         return self.lab.root(MACHINE) / str(given).lstrip("/")
 
     def start(self) -> None:
-        self._start([*self._head(), "--", "train", *training(self.mode, self.folder, self.silence_s), *self.words,
-                     "--out", str(self.out or self.folder / "run")])
+        self._start(
+            [
+                *self._head(),
+                "--",
+                "train",
+                *training(self.mode, self.folder, self.silence_s),
+                *self.words,
+                "--out",
+                str(self.out or self.folder / "run"),
+            ]
+        )
 
     def resume(self) -> None:
         """As the job's last message says, or as somebody would who has read none."""

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tests.lab.hosts import Lab, Process
 
-PROGRESS = re.compile(r"epoch \d+ batch \d+/\d+ step (\d+): |validation at step \d+: ")
+PROGRESS = re.compile(r"epoch \d+ batch \d+/\d+ step (\d+): |epoch \d+ done: |validation at step \d+: ")
+_OUTCOME = re.compile(r"(\S+ \| )?(done$|(best|last|trained|speed|folder|next|checkpoints are on)[: ])")
 _ROLE = re.compile(r"(\S+@\S+) \| ")
 _QUOTE = "  "  # the launcher's margin before a line of a log
 
@@ -70,10 +71,6 @@ class Job:
         found = self._lab.processes(f"PHALANX_NAME={name}\0")
         return min((one for one in found if one.pid not in self._before), key=lambda one: one.pid, default=None)
 
-    def roles(self) -> int:
-        """How many trainers, servers and data servers run."""
-        return len({name for one in self.alive() if (name := name_of(one.pid))})
-
     def log_lines(self) -> int:
         """Lines in the roles' logs that are no progress: warnings and errors that the screen may not show."""
         logs = [path.read_text(errors="replace") for path in self.run.glob("logs/*.log")]
@@ -81,7 +78,8 @@ class Job:
 
     def said(self, since: float) -> list[Line]:
         """What was printed from then on, without progress."""
-        return [line for line in self.lines if line.at >= since and line.text and not PROGRESS.search(line.text)]
+        shown = [line for line in self.lines if line.at >= since and line.text]
+        return [line for line in shown if not PROGRESS.search(line.text) and not _OUTCOME.match(line.text)]
 
     def own_words(self, since: float) -> str:
         """The same, of the launcher and of errors of roles, without quotes of logs."""
@@ -109,13 +107,3 @@ class Job:
             if "to resume from the last checkpoint: " in line.text:
                 return shlex.split(line.text.partition("checkpoint: ")[2])[1:]
         return None
-
-
-def name_of(pid: int) -> str:
-    """The role of a process, from its environment; empty for all others."""
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    given = [one.partition(b"=")[2].decode() for one in variables if one.startswith(b"PHALANX_NAME=")]
-    return given[0] if given else ""

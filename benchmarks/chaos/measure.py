@@ -6,11 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from benchmarks.chaos.modes import WORKER_SAMPLES, Mode
 from phalanx.runs import checkpoint
 from phalanx.runs.events import read_events
 from phalanx.runs.used_samples import samples_used
-
-from benchmarks.chaos.modes import WORKER_SAMPLES, Mode
 
 
 def steps_lost(run: Path) -> int:
@@ -74,7 +76,21 @@ def _updates(run: Path, mode: Mode, total_steps: int) -> tuple[int, int, int]:
 def journal(run: Path) -> list[dict[str, Any]]:
     path = run / "logs" / "server-0.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    return [json.loads(line) for line in lines if line.endswith("}")]  # the last one may be being written
+
+
+def workers_joined(run: Path) -> int:
+    """How many workers the server has now, by its journal."""
+    here: set[int] = set()
+    for entry in journal(run):
+        match entry["kind"]:
+            case "start":
+                here.clear()
+            case "join":
+                here.add(entry["worker"])
+            case "lost":
+                here.discard(entry["worker"])
+    return len(here)
 
 
 def _gaps(steps: list[int]) -> list[list[int]]:
@@ -104,10 +120,20 @@ def final_step(run: Path) -> int:
 
 
 def weights(run: Path) -> str:
-    """A digest of all that was learnt. Batch norm's statistics are each worker's own, and not part of it."""
-    learnt = checkpoint.load_newest(run / "checkpoints")[0].tensors["model"]
-    digest = hashlib.sha256()
-    for name in sorted(learnt):
-        if "running" not in name and "num_batches" not in name:
-            digest.update(learnt[name].numpy().tobytes())
-    return digest.hexdigest()[:16]
+    """A digest of all that was learnt."""
+    learnt = _learnt(run)
+    return hashlib.sha256(b"".join(learnt[name].numpy().tobytes() for name in sorted(learnt))).hexdigest()[:16]
+
+
+def distance(run: Path, other: Path) -> float:
+    """How far two runs' weights are apart, relative to their norm."""
+    mine, theirs = (
+        torch.cat([learnt[name].double().flatten() for name in sorted(learnt)]) for learnt in map(_learnt, (run, other))
+    )
+    return float((mine - theirs).norm() / theirs.norm())
+
+
+def _learnt(run: Path) -> dict[str, Tensor]:
+    """Without batch norm's statistics: each worker has its own, and those of a lost worker are lost."""
+    saved = checkpoint.load_newest(run / "checkpoints")[0].tensors["model"]
+    return {name: value for name, value in saved.items() if "running" not in name and "num_batches" not in name}

@@ -4,9 +4,9 @@ import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import phalanx
 from tests.lab import network
 
+import phalanx
 from benchmarks.chaos.cell import HIT, LAUNCHER, OTHER, Cell
 
 DELAY_MS, JITTER_MS, LOSS_SHARE = 40.0, 20.0, 0.03

@@ -4,6 +4,7 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +21,7 @@ from benchmarks.chaos.process_faults import FOR_EVER_S
 
 HANGS_S = 60.0  # after the fault is over, or after silence should have been noticed: neither ended nor going on
 FINISH_S = 90.0
+RETURN_S = 25.0  # for a worker of async or ssp to come back
 POLL_S = 0.1
 TOLERANCE = 0.03  # of accuracy, where the weights are not the same bits: async, ssp, damaged data
 
@@ -85,14 +87,14 @@ def _play(cell: Cell, fault: Fault, result: Measured, undisturbed: Measured | No
     if not fault.at_start:
         cell.reach(FAULT_AT)
         cell.pace(_slow(fault, cell.mode))
-    num_roles, log_lines = cell.job.roles(), cell.job.log_lines()
+    log_lines = cell.job.log_lines()
     cell.began = cell.job.began if fault.at_start else time.monotonic()
     if not fault.at_start:
         fault.act(cell)
     job = cell.job
     if job.began > cell.began:  # the fault was between two jobs
         cell.began = job.began
-    result.outcome = _watch(cell, fault, result, num_roles, log_lines)
+    result.outcome = _watch(cell, fault, result, log_lines)
     cell.pace(0)
     if result.outcome == GOES_ON:
         _finish(job, result)
@@ -107,11 +109,11 @@ def _slow(fault: Fault, mode: Mode) -> float:
     """A pace at which workers that do not wait for one another do not finish while they are watched."""
     if mode.lockstep:
         return 0.1
-    watched = fault.watch_s + 15 + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
+    watched = fault.watch_s + RETURN_S + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
     return max(0.1, watched / (STEPS - FAULT_AT - 15))
 
 
-def _watch(cell: Cell, fault: Fault, result: Measured, num_roles: int, log_lines: int) -> str:
+def _watch(cell: Cell, fault: Fault, result: Measured, log_lines: int) -> str:
     """Until the job has ended with all its processes, or goes on, or does neither."""
     job, pace = cell.job, _slow(fault, cell.mode)
     patience = HANGS_S + cell.silence_s + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
@@ -124,8 +126,8 @@ def _watch(cell: Cell, fault: Fault, result: Measured, num_roles: int, log_lines
                 result.settled_s, result.code = round(now - cell.began, 1), job.launcher.returncode
                 return GOES_ON if result.code == 0 and job.step >= STEPS else ENDS
         elif not cell.active() and now - cell.began > fault.watch_s and _steps_come(cell, now, pace):
-            everyone = job.roles() >= num_roles or now - cell.began > fault.watch_s + 15
-            if everyone or cell.mode.lockstep:
+            late = now - cell.began > fault.watch_s + RETURN_S
+            if cell.mode.lockstep or late or measure.workers_joined(cell.run) == cell.mode.workers:
                 result.settled_s = _going_on_since(job, cell.began, pace)
                 return GOES_ON
         if now - cell.began > patience:
@@ -144,7 +146,7 @@ def _going_on_since(job: Job, began: float, pace: float) -> float:
     """The end of the longest pause between steps; 0 where there was none worth the name."""
     times = [line.at for line in job.lines if line.step is not None]
     times = [began, *(at for at in times if at > began)]
-    gap, end = max(((after - before, after) for before, after in zip(times, times[1:], strict=False)), default=(0, 0))
+    gap, end = max(((after - before, after) for before, after in pairwise(times)), default=(0, 0))
     return round(end - began, 1) if gap > pace + 1.0 else 0.0
 
 
@@ -166,10 +168,12 @@ def _take_words(cell: Cell, job: Job, result: Measured) -> None:
     lines = [line.text for line in job.said(cell.began)]
     for log in cell.run.glob("logs/*.log"):
         lines += [line for line in log.read_text(errors="replace").splitlines() if "epoch " not in line]
-    found = [next((line for line in lines if re.search(name, line)), None) for name in rule.names]
     result.said = job.own_words(cell.began)[:4000]
-    missing = [name for name, line in zip(rule.names, found, strict=True) if line is None]
-    result.named = f"does not name {' and '.join(missing)}" if missing else next(iter(filter(None, found)), "")
+    missing = [name for name in rule.names if not any(re.search(name, line) for line in lines)]
+    if missing:
+        result.named = f"does not name {' and '.join(missing)}"
+    elif rule.names:  # the line that names most
+        result.named = max(lines, key=lambda line: sum(bool(re.search(name, line)) for name in rule.names))
     if any("Traceback" in line for line in lines):
         result.named = "a traceback; " + result.named
 
@@ -221,9 +225,9 @@ def _deviations(result: Measured, rule: Expected, mode: Mode) -> list[str]:
         found.append(result.named)
     if result.samples_wrong:
         found.append(f"{result.samples_wrong} samples lost or repeated")
-    if result.accuracy is not None and result.undisturbed is not None:
-        if abs(result.accuracy - result.undisturbed) > TOLERANCE:
-            found.append(f"accuracy {result.accuracy:.3f}, undisturbed {result.undisturbed:.3f}")
+    apart = abs((result.accuracy or 0.0) - (result.undisturbed or 0.0))
+    if None not in (result.accuracy, result.undisturbed) and apart > TOLERANCE:
+        found.append(f"accuracy {result.accuracy:.3f}, undisturbed {result.undisturbed:.3f}")
     return found
 
 

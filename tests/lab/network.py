@@ -39,10 +39,8 @@ def deaf(lab: Lab, host: str) -> Iterator[None]:
 @contextmanager
 def lossy(lab: Lab, host: str, share: float) -> Iterator[None]:
     """That share of the packets which it sends is lost."""
-    with _rule(
-        lab, host, ["OUTPUT", "-o", "eth0", "-m", "statistic", "--mode", "random", "--probability", str(share)]
-        + ["-j", "DROP"]
-    ):
+    by_chance = ["-m", "statistic", "--mode", "random", "--probability", str(share)]
+    with _rule(lab, host, ["OUTPUT", "-o", "eth0", *by_chance, "-j", "DROP"]):
         yield
 
 
