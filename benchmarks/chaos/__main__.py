@@ -22,7 +22,7 @@ from tests.lab.hosts import Lab, hosts_up
 from benchmarks.chaos.expected import TABLE
 from benchmarks.chaos.faults import FAULTS, NONE, NONE_JPEG, Fault
 from benchmarks.chaos.modes import MODES, Mode
-from benchmarks.chaos.run_cell import Measured, run_cell
+from benchmarks.chaos.run_cell import Measured, Terms, run_cell
 from benchmarks.chaos.table import HEAD, missing_row, row, summary
 
 Asked = tuple[Fault, Mode, int]
@@ -93,6 +93,7 @@ def _run_all(cells: list[Asked], results: Results, asked: argparse.Namespace) ->
     for one in cells:
         waiting.put(one)
     failed: list[BaseException] = []
+    terms = Terms(asked.silence, asked.patience)
 
     def work(lab: Lab) -> None:
         while not failed:
@@ -101,7 +102,9 @@ def _run_all(cells: list[Asked], results: Results, asked: argparse.Namespace) ->
             except queue.Empty:
                 return
             keep = asked.keep and asked.keep / _key((fault, mode, restarts)).replace(" | ", "-").replace(" ", "_")
-            cell = run_cell(lab, fault, mode, restarts, asked.silence, results.undisturbed(fault, mode), keep)
+            cell = run_cell(
+                lab, fault, mode, restarts, Terms(asked.silence, asked.patience), results.undisturbed(fault, mode), keep
+            )
             results.add(cell)
             print(f"{time.strftime('%H:%M:%S')} {cell.took_s:5.1f} s  {row(cell)}", file=sys.stderr, flush=True)
 
@@ -130,6 +133,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, help="keep the cells of this file")
     parser.add_argument("--jobs", type=int, default=2, help="cells at a time")
     parser.add_argument("--silence", type=float, default=6.0, help="exchange.silence_s; its default is 30")
+    parser.add_argument("--patience", type=float, default=1.0, help="a factor of all bounds, for busy cores")
     parser.add_argument("--keep", type=Path, help="a folder for what each cell printed")
     asked = parser.parse_args()
     unknown = [one for one in asked.fault if not any(one in name for name in FAULTS)]

@@ -27,6 +27,7 @@ class Cell:
     restarts: int
     folder: Path
     silence_s: float
+    patience: float = 1.0
     on_hosts: bool = False
     words: list[str] = field(default_factory=list)  # further settings of the run
     options: list[str] = field(default_factory=list)  # further options of the launcher
@@ -78,7 +79,7 @@ class Cell:
             assert not self.job.ended, "the job ended before the fault: " + self.job.own_words(0)
             return self.job.step >= step
 
-        until(there, timeout_s=START_S, why=lambda: "\n".join(line.text for line in self.job.lines))
+        until(there, timeout_s=START_S * self.patience, why=lambda: "\n".join(line.text for line in self.job.lines))
 
     def pace(self, seconds: float) -> None:
         """How long a step takes at least."""

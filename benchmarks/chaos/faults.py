@@ -45,12 +45,12 @@ class Fault:
         return ""
 
 
-def _stop(what: str, act: Callable[[Cell, float], None], *, server: bool = False) -> list[Fault]:
+def _stop(what: str, act: Callable[[float, Cell], None], *, server: bool = False) -> list[Fault]:
     spans = {"5 s": 5.0, "60 s": 60.0, "for ever": FOR_EVER_S}
     return [
         Fault(
             f"SIGSTOP of {what}, {said}",
-            partial(act, seconds=seconds),
+            partial(act, seconds),
             needs_server=server,
             watch_s=SILENT_S if seconds == FOR_EVER_S else 3.0,
             lasts_s=seconds,

@@ -46,13 +46,13 @@ def _pid(cell: Cell, name: str) -> int:
     return process.pid
 
 
-def stop_worker(cell: Cell, seconds: float) -> None:
+def stop_worker(seconds: float, cell: Cell) -> None:
     if seconds == FOR_EVER_S and cell.mode.workers == 1:
         seconds = STANDS_STILL_S
     _stop(cell, cell.mode.hit, seconds)
 
 
-def stop_server(cell: Cell, seconds: float) -> None:
+def stop_server(seconds: float, cell: Cell) -> None:
     _stop(cell, "server-0", seconds)
 
 

@@ -14,7 +14,7 @@ from tests.lab.hosts import Lab
 from benchmarks.chaos import measure
 from benchmarks.chaos.cell import USUAL_PACE_S, Cell
 from benchmarks.chaos.expected import ENDS, GOES_ON, RESUMES, Expected, expected
-from benchmarks.chaos.faults import Fault
+from benchmarks.chaos.faults import SILENT_S, Fault
 from benchmarks.chaos.job import Job
 from benchmarks.chaos.modes import FAULT_AT, STEPS, Mode
 from benchmarks.chaos.process_faults import FOR_EVER_S
@@ -57,13 +57,21 @@ class Measured:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Terms:
+    """Of all cells of a table. `patience` multiplies every bound: on busy cores a start takes a minute."""
+
+    silence_s: float = 6.0
+    patience: float = 1.0
+
+
 def run_cell(
-    lab: Lab, fault: Fault, mode: Mode, restarts: int, silence_s: float, undisturbed: Measured | None, keep: Path | None
+    lab: Lab, fault: Fault, mode: Mode, restarts: int, terms: Terms, undisturbed: Measured | None, keep: Path | None
 ) -> Measured:
     """One cell, bounded in time. Nothing of it is left on the hosts."""
     result, began = Measured(fault.name, mode.name, restarts), time.monotonic()
     with TemporaryDirectory(prefix="phalanx-chaos-", ignore_cleanup_errors=True) as folder:
-        cell = Cell(lab, mode, restarts, Path(folder), silence_s, fault.on_hosts, [*fault.words])
+        cell = Cell(lab, mode, restarts, Path(folder), terms.silence_s, terms.patience, fault.on_hosts, [*fault.words])
         Path(folder).chmod(0o755)
         try:
             _play(cell, fault, result, undisturbed)
@@ -86,7 +94,7 @@ def _play(cell: Cell, fault: Fault, result: Measured, undisturbed: Measured | No
     cell.start()
     if not fault.at_start:
         cell.reach(FAULT_AT)
-        cell.pace(_slow(fault, cell.mode))
+        cell.pace(_slow(fault, cell.mode, cell.patience))
     log_lines = cell.job.log_lines()
     cell.began = cell.job.began if fault.at_start else time.monotonic()
     if not fault.at_start:
@@ -97,7 +105,7 @@ def _play(cell: Cell, fault: Fault, result: Measured, undisturbed: Measured | No
     result.outcome = _watch(cell, fault, result, log_lines)
     cell.pace(0)
     if result.outcome == GOES_ON:
-        _finish(job, result)
+        _finish(job, result, cell.patience)
     job.finish_reading()
     _take_words(cell, job, result)
     if result.outcome == ENDS:
@@ -105,18 +113,19 @@ def _play(cell: Cell, fault: Fault, result: Measured, undisturbed: Measured | No
     _measure(cell, result, undisturbed)
 
 
-def _slow(fault: Fault, mode: Mode) -> float:
+def _slow(fault: Fault, mode: Mode, patience: float) -> float:
     """A pace at which workers that do not wait for one another do not finish while they are watched."""
     if mode.lockstep:
         return 0.1
-    watched = fault.watch_s + RETURN_S + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
+    watched = fault.watch_s + RETURN_S * patience + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
     return max(0.1, watched / (STEPS - FAULT_AT - 15))
 
 
 def _watch(cell: Cell, fault: Fault, result: Measured, log_lines: int) -> str:
     """Until the job has ended with all its processes, or goes on, or does neither."""
-    job, pace = cell.job, _slow(fault, cell.mode)
-    patience = HANGS_S + cell.silence_s + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
+    watch_s = fault.watch_s if fault.watch_s < SILENT_S else max(fault.watch_s, cell.silence_s + 9)
+    job, pace = cell.job, _slow(fault, cell.mode, cell.patience)
+    patience = HANGS_S * cell.patience + cell.silence_s + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
     while True:
         now = time.monotonic()
         if result.noticed_s is None and (job.said(cell.began) or job.log_lines() > log_lines) and not fault.at_start:
@@ -125,8 +134,8 @@ def _watch(cell: Cell, fault: Fault, result: Measured, log_lines: int) -> str:
             if not job.alive():
                 result.settled_s, result.code = round(now - cell.began, 1), job.launcher.returncode
                 return GOES_ON if result.code == 0 and job.step >= STEPS else ENDS
-        elif not cell.active() and now - cell.began > fault.watch_s and _steps_come(cell, now, pace):
-            late = now - cell.began > fault.watch_s + RETURN_S
+        elif not cell.active() and now - cell.began > watch_s and _steps_come(cell, now, pace):
+            late = now - cell.began > watch_s + RETURN_S * cell.patience
             if cell.mode.lockstep or late or measure.workers_joined(cell.run) == cell.mode.workers:
                 result.settled_s = _going_on_since(job, cell.began, pace)
                 return GOES_ON
@@ -150,8 +159,8 @@ def _going_on_since(job: Job, began: float, pace: float) -> float:
     return round(end - began, 1) if gap > pace + 1.0 else 0.0
 
 
-def _finish(job: Job, result: Measured) -> None:
-    end = time.monotonic() + FINISH_S
+def _finish(job: Job, result: Measured, patience: float) -> None:
+    end = time.monotonic() + FINISH_S * patience
     while not job.ended or job.alive():
         if time.monotonic() > end:
             result.outcome = "goes on, and then hangs"
@@ -185,11 +194,11 @@ def _resume(cell: Cell, result: Measured) -> None:
     if not list(cell.run.glob("checkpoints/step-*")):
         return
     cell.resume()
-    _finish_resumed(cell.job, result)
+    _finish_resumed(cell.job, result, cell.patience)
 
 
-def _finish_resumed(job: Job, result: Measured) -> None:
-    end = time.monotonic() + FINISH_S
+def _finish_resumed(job: Job, result: Measured, patience: float) -> None:
+    end = time.monotonic() + FINISH_S * patience
     while not job.ended or job.alive():
         if time.monotonic() > end:
             result.outcome = "ends; its resume hangs"
