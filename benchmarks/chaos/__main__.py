@@ -102,9 +102,7 @@ def _run_all(cells: list[Asked], results: Results, asked: argparse.Namespace) ->
             except queue.Empty:
                 return
             keep = asked.keep and asked.keep / _key((fault, mode, restarts)).replace(" | ", "-").replace(" ", "_")
-            cell = run_cell(
-                lab, fault, mode, restarts, Terms(asked.silence, asked.patience), results.undisturbed(fault, mode), keep
-            )
+            cell = run_cell(lab, fault, mode, restarts, terms, results.undisturbed(fault, mode), keep)
             results.add(cell)
             print(f"{time.strftime('%H:%M:%S')} {cell.took_s:5.1f} s  {row(cell)}", file=sys.stderr, flush=True)
 

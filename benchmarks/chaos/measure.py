@@ -112,6 +112,14 @@ def accuracy(run: Path) -> float | None:
     return None if last is None else float(last["top1"])
 
 
+def not_validated(run: Path) -> int:
+    """Images of the validation data that the last validation left out."""
+    records = read_events(run)
+    counted = [record["samples"] for record in records if record["kind"] == "eval"]
+    there = [record["val_samples"] for record in records if record["kind"] == "start"]
+    return int(there[-1] - counted[-1]) if counted and there else 0
+
+
 def final_step(run: Path) -> int:
     """The last step that a run reached; 0 where it has none."""
     if not (run / "events.jsonl").exists():

@@ -41,6 +41,7 @@ class Measured:
     samples_wrong: int | None = None
     samples_away: int = 0  # of steps for which a worker of async or ssp was away
     accuracy: float | None = None
+    not_validated: int = 0
     undisturbed: float | None = None
     weights: str = ""
     same_weights: bool | None = None
@@ -216,6 +217,7 @@ def _measure(cell: Cell, result: Measured, undisturbed: Measured | None) -> None
         return
     result.steps_lost = measure.steps_lost(cell.run)
     result.accuracy = measure.accuracy(cell.run)
+    result.not_validated = measure.not_validated(cell.run)
     total = measure.final_step(cell.run)
     result.samples_wrong, result.samples_away = measure.wrong_samples(cell.run, cell.mode, total)
     if result.accuracy is not None:
@@ -234,6 +236,8 @@ def _deviations(result: Measured, rule: Expected, mode: Mode) -> list[str]:
         found.append(result.named)
     if result.samples_wrong:
         found.append(f"{result.samples_wrong} samples lost or repeated")
+    if result.not_validated > 1:  # a damaged image is left out
+        found.append(f"the last validation left out {result.not_validated} images")
     apart = abs((result.accuracy or 0.0) - (result.undisturbed or 0.0))
     if None not in (result.accuracy, result.undisturbed) and apart > TOLERANCE:
         found.append(f"accuracy {result.accuracy:.3f}, undisturbed {result.undisturbed:.3f}")
