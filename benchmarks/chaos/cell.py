@@ -34,6 +34,7 @@ class Cell:
     env: dict[str, str] = field(default_factory=dict)
     out: Path | None = None  # the run folder, as the job's hosts see it
     relief: ExitStack = field(default_factory=ExitStack)
+    cleanup: ExitStack = field(default_factory=ExitStack)  # when all is measured
     began: float = 0.0  # when the fault happened
     active: Callable[[], bool] = lambda: False  # whether it still is at work, so that the job may stand still
 

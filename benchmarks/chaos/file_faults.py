@@ -21,7 +21,7 @@ _HOUR_NS = 3600 * 10**9
 def own_disk(cell: Cell) -> None:
     """The run is on a small disk, which only this job uses."""
     cell.out = cell.lab.own / f"run-{cell.folder.name}"
-    cell.relief.callback(cell.lab.run, MACHINE, ["rm", "-rf", str(cell.out)], check=False)
+    cell.cleanup.callback(cell.lab.run, MACHINE, ["rm", "-rf", str(cell.out)], check=False)
 
 
 def fill_disk(cell: Cell) -> None:

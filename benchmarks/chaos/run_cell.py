@@ -84,6 +84,7 @@ def run_cell(
             cell.relief.close()
             if keep is not None:
                 _keep_output(cell, keep)
+            cell.cleanup.close()
     result.deviations = tuple(_deviations(result, expected(fault.name, mode, restarts), mode))
     result.took_s = round(time.monotonic() - began, 1)
     return result
