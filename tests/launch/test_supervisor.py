@@ -109,8 +109,7 @@ def running(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A job in a process of its own, in tmp_path/runs/job; its output on a pipe."""
     script = (
         "import sys; from pathlib import Path; from rich.console import Console; "
-        "from phalanx.launch import supervisor
-from phalanx.launch.launchers.local import supervise_here; from phalanx.launch.policy import Policy; "
+        "from phalanx.launch.launchers.local import supervise_here; from phalanx.launch.policy import Policy; "
         "from tests.launch.sleepers import sleepers; "
         "job = sleepers(Path('runs/job'), Policy(independent=False), *sys.argv[1:]); "
         "sys.exit(supervise_here(job, Console(width=300)))"
