@@ -38,6 +38,7 @@ SERVER = r"(server-|parameter server )0\b"
 TABLE: dict[str, dict[str, Expected]] = {
     "none": {"": on()},
     "none, JPEGs": {"": on()},
+    "Ctrl-C": {"": resumes("SIGINT")},
     "kill -9 of a worker": {"0": resumes(HIT, "SIGKILL"), "1": on(HIT, "SIGKILL")},
     "kill -9 of a server": {"0": resumes(SERVER, "SIGKILL"), "1": on(SERVER, "SIGKILL")},
     "kill -9 of the launcher": {"": resumes()},

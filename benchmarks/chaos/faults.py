@@ -64,6 +64,7 @@ NONE_JPEG = Fault("none, JPEGs", prepare=files.whole_jpegs, jpegs=True)
 FAULTS = {
     fault.name: fault
     for fault in [
+        Fault("Ctrl-C", processes.interrupt),
         Fault("kill -9 of a worker", processes.kill_worker),
         Fault("kill -9 of a server", processes.kill_server, needs_server=True),
         Fault("kill -9 of the launcher", processes.kill_launcher),

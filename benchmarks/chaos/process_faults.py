@@ -31,6 +31,11 @@ def kill_launcher(cell: Cell) -> None:
     cell.job.signal(signal.SIGKILL)
 
 
+def interrupt(cell: Cell) -> None:
+    """Ctrl-C in the launching terminal."""
+    cell.job.signal(signal.SIGINT)
+
+
 def kill_agent(cell: Cell) -> None:
     agents = [one.pid for one in cell.job.alive() if one.host == HIT and one.words[-1] == "agent"]
     os.kill(agents[0], signal.SIGKILL)
