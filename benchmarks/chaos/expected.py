@@ -33,6 +33,8 @@ def ends(*names: str) -> Expected:
 
 HIT = r"(trainer-|worker ){hit}\b"  # the worker that faults happen to
 HOST = r"\bh3\b"
+HIT_IS_STOPPED, HIT_LACKS_MEMORY = r"trainer-{hit} on \S+ is stopped", r"trainer-{hit} on .*memory"
+SERVER_IS_STOPPED = r"server-0 on \S+ is stopped"
 SERVER = r"(server-|parameter server )0\b"
 # The most specific key counts: "MODE RESTARTS", "MODE", "RESTARTS", "".
 TABLE: dict[str, dict[str, Expected]] = {
@@ -46,22 +48,22 @@ TABLE: dict[str, dict[str, Expected]] = {
     "kill -9 of an agent": {"0": resumes(HIT, HOST), "1": on(HIT, HOST)},
     "SIGSTOP of a worker, 5 s": {"": on()},
     "SIGSTOP of a worker, 60 s": {
-        "0": resumes(HIT, "stopped"),
-        "1": on(HIT, "stopped"),
+        "0": resumes(HIT_IS_STOPPED),
+        "1": on(HIT_IS_STOPPED),
         "local": on(),
         "async": on(HIT),
         "ssp": on(HIT),
     },
     "SIGSTOP of a worker, for ever": {
-        "0": resumes(HIT, "stopped"),
-        "1": on(HIT, "stopped"),
+        "0": resumes(HIT_IS_STOPPED),
+        "1": on(HIT_IS_STOPPED),
         "local": on(),
         "async": on(HIT),
         "ssp": on(HIT),
     },
     "SIGSTOP of a server, 5 s": {"": on()},
-    "SIGSTOP of a server, 60 s": {"0": resumes(SERVER, "stopped"), "1": on(SERVER, "stopped")},
-    "SIGSTOP of a server, for ever": {"0": resumes(SERVER, "stopped"), "1": on(SERVER, "stopped")},
+    "SIGSTOP of a server, 60 s": {"0": resumes(SERVER_IS_STOPPED), "1": on(SERVER_IS_STOPPED)},
+    "SIGSTOP of a server, for ever": {"0": resumes(SERVER_IS_STOPPED), "1": on(SERVER_IS_STOPPED)},
     "partition, both ways": {"0": resumes(HIT, HOST), "1": on(HIT, HOST)},
     "partition, one way": {"0": resumes(HIT, HOST), "1": on(HIT, HOST)},
     "link cut": {"0": resumes(HIT, HOST), "1": on(HIT, HOST)},
@@ -71,7 +73,7 @@ TABLE: dict[str, dict[str, Expected]] = {
     "truncated checkpoint": {"": on(), "0": on("damaged"), "local": on("damaged")},
     "bit flip in a record": {"": on("checksum|CRC|crc")},
     "corrupt JPEG": {"": on(r"0700\.jpg")},
-    "out of memory": {"0": resumes(HIT, "memory"), "1": on(HIT, "memory")},
+    "out of memory": {"0": resumes(HIT_LACKS_MEMORY), "1": on(HIT_LACKS_MEMORY)},
     "NaN": {"": resumes("not finite|nan|NaN")},
     "clock jumps": {"": on()},
     "some ports are busy": {"": on()},
