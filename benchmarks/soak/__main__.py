@@ -58,7 +58,7 @@ class Soak:
         restarts = ["--max-restarts", str(4 * self._asked.faults), "--min-workers", "1"]
         reach = ["--ssh", f"ssh -F {self._lab.ssh_config}", "--ips", "h2,h3,h4"]
         job = self._job("soak", [*reach, *restarts])
-        growth = Growth(job, [f"server-{rank}" for rank in range(self.mode.servers)])
+        growth = Growth(lambda: self._watched(job))
         try:
             done = self._disturb(job)
             self._pace(0)
@@ -78,6 +78,11 @@ class Soak:
             *map(str, slopes),
             f"left behind: {len(left)}",
         ]
+
+    def _watched(self, job: Job) -> dict[str, int]:
+        """The launcher and the servers."""
+        servers = {name: job.role(name) for name in (f"server-{rank}" for rank in range(self.mode.servers))}
+        return {"launcher": job.pid, **{name: process.pid for name, process in servers.items() if process}}
 
     def _undisturbed(self) -> Path:
         self._pace(0)

@@ -3,12 +3,11 @@
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-from benchmarks.chaos.job import Job
 
 SAMPLE_S = 2.0
 SETTLE = 0.25  # share of a process's samples that belongs to its start
@@ -39,23 +38,23 @@ class Slope:
         )
 
 
-class Growth:
-    """Samples in a thread, from its construction to `stop`."""
+Sample = tuple[float, float, float]  # when, megabytes, descriptors
 
-    def __init__(self, job: Job, servers: list[str]) -> None:
-        self._job, self._servers = job, servers
-        self._samples: dict[tuple[str, int], list[tuple[float, float, int]]] = defaultdict(list)
+
+class Growth:
+    """Samples in a thread, from its construction to `stop`. `pids` names the processes that are there."""
+
+    def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
+        self._pids = pids
+        self._samples: dict[tuple[str, int], list[Sample]] = defaultdict(list)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample_all, daemon=True)
         self._thread.start()
 
     def _sample_all(self) -> None:
         while not self._ended.wait(SAMPLE_S):
-            self._sample("launcher", self._job.pid)
-            for name in self._servers:
-                process = self._job.role(name)
-                if process is not None:
-                    self._sample(name, process.pid)
+            for name, pid in self._pids().items():
+                self._sample(name, pid)
 
     def _sample(self, name: str, pid: int) -> None:
         try:
@@ -69,14 +68,14 @@ class Growth:
         """The launcher, and of each server the process that lived longest."""
         self._ended.set()
         self._thread.join()
-        longest: dict[str, list[tuple[float, float, int]]] = {}
+        longest: dict[str, list[Sample]] = {}
         for (name, _), samples in self._samples.items():
             if len(samples) > len(longest.get(name, [])):
                 longest[name] = samples
         return [_slope(name, samples) for name, samples in longest.items() if len(samples) >= ENOUGH]
 
 
-def _slope(name: str, samples: list[tuple[float, float, int]]) -> Slope:
+def _slope(name: str, samples: Sequence[Sample]) -> Slope:
     settled = np.array(samples[int(len(samples) * SETTLE) :])
     seconds = settled[:, 0] - settled[0, 0]
     span = float(seconds[-1])
