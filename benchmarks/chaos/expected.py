@@ -72,7 +72,7 @@ TABLE: dict[str, dict[str, Expected]] = {
     "disk full": {"": resumes("[Nn]o space left")},
     "truncated checkpoint": {"": on(), "0": on("damaged"), "local": on("damaged")},
     "bit flip in a record": {"": on("checksum|CRC|crc")},
-    "corrupt JPEG": {"": on(r"0700\.jpg")},
+    "corrupt JPEG": {"": on(r"(0700|0900|1100)\.jpg")},
     "out of memory": {"0": resumes(HIT_LACKS_MEMORY), "1": on(HIT_LACKS_MEMORY)},
     "NaN": {"": resumes("not finite|nan|NaN")},
     "clock jumps": {"": on()},

@@ -17,6 +17,7 @@ from tests.lab.hosts import Lab, Process
 PROGRESS = re.compile(r"epoch \d+ batch \d+/\d+ step (\d+): |epoch \d+ done: |validation at step \d+: ")
 _OUTCOME = re.compile(r"(\S+ \| )?(done$|(best|last|trained|speed|folder|next|checkpoints are on)[: ])")
 _ROLE = re.compile(r"(\S+@\S+) \| ")
+_OURS = {"tests.lab.delay", "benchmarks.chaos.stranger", "benchmarks.chaos.taken_ports"}
 _QUOTE = "  "  # the launcher's margin before a line of a log
 
 
@@ -62,9 +63,9 @@ class Job:
         return self.launcher.poll() is not None
 
     def alive(self) -> list[Process]:
-        """Roles, agents, ssh clients and whatever they started. A host's own sshd is not the job's."""
+        """Roles, agents, ssh clients and whatever they started. Not a host's own sshd, nor what makes the fault."""
         mine = [one for one in self._lab.processes("") if one.pid not in self._before]
-        return [one for one in mine if not one.words[0].startswith("sshd")]
+        return [one for one in mine if not one.words[0].startswith("sshd") and not _OURS & set(one.words)]
 
     def role(self, name: str) -> Process | None:
         """The process of a role."""

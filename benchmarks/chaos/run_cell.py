@@ -237,7 +237,7 @@ def _deviations(result: Measured, rule: Expected, mode: Mode) -> list[str]:
         found.append(result.named)
     if result.samples_wrong:
         found.append(f"{result.samples_wrong} samples lost or repeated")
-    if result.not_validated > 1:  # a damaged image is left out
+    if result.not_validated > 3:  # damaged images are left out
         found.append(f"the last validation left out {result.not_validated} images")
     apart = abs((result.accuracy or 0.0) - (result.undisturbed or 0.0))
     if None not in (result.accuracy, result.undisturbed) and apart > TOLERANCE:
