@@ -182,7 +182,9 @@ def main() -> int:
     parser.add_argument("--mode", choices=MODES, default="sync")
     parser.add_argument("--json", type=Path, help="write what happened there")
     asked = parser.parse_args()
-    tempfile.tempdir = "/var/tmp"  # hosts get a /tmp of their own, which would hide what is below it here
+    if Path(__file__).is_relative_to("/tmp"):
+        sys.exit("this checkout is below /tmp, which hosts will have of their own: use another one")
+    tempfile.tempdir = "/var/tmp"  # for the same reason
     try:
         with hosts_up(4) as lab, TemporaryDirectory(prefix="phalanx-soak-", ignore_cleanup_errors=True) as folder:
             own_folders(lab)
