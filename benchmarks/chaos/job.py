@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +73,17 @@ class Job:
         found = self._lab.processes(f"PHALANX_NAME={name}\0")
         return min((one for one in found if one.pid not in self._before), key=lambda one: one.pid, default=None)
 
-    def log_lines(self) -> int:
-        """Lines in the roles' logs that are no progress: warnings and errors that the screen may not show."""
-        logs = [path.read_text(errors="replace") for path in self.run.glob("logs/*.log")]
-        return sum(not PROGRESS.search(line) for text in logs for line in text.splitlines())
+    def log_sizes(self) -> dict[str, int]:
+        """How far the roles' logs are."""
+        return {path.name: path.stat().st_size for path in self.run.glob("logs/*.log")}
+
+    def logged(self, since: Mapping[str, int]) -> list[str]:
+        """What is in the roles' logs from there on, without progress: the screen does not show all of it."""
+        lines: list[str] = []
+        for path in sorted(self.run.glob("logs/*.log")):
+            text = path.read_bytes()[since.get(path.name, 0) :].decode(errors="replace")
+            lines += [line for line in text.splitlines() if line and not PROGRESS.search(line)]
+        return [line for line in lines if not _OUTCOME.match(line)]
 
     def said(self, since: float) -> list[Line]:
         """What was printed from then on, without progress."""

@@ -97,19 +97,19 @@ def _play(cell: Cell, fault: Fault, result: Measured, undisturbed: Measured | No
     if not fault.at_start:
         cell.reach(FAULT_AT)
         cell.pace(_slow(fault, cell.mode, cell.patience))
-    log_lines = cell.job.log_lines()
+    logs = {} if fault.at_start else cell.job.log_sizes()
     cell.began = cell.job.began if fault.at_start else time.monotonic()
     if not fault.at_start:
         fault.act(cell)
     job = cell.job
     if job.began > cell.began:  # the fault was between two jobs
         cell.began = job.began
-    result.outcome = _watch(cell, fault, result, log_lines)
+    result.outcome = _watch(cell, fault, result, logs)
     cell.pace(0)
     if result.outcome == GOES_ON:
         _finish(job, result, cell.patience)
     job.finish_reading()
-    _take_words(cell, job, result)
+    _take_words(cell, job, result, logs)
     if result.outcome == ENDS:
         _resume(cell, result)
     _measure(cell, result, undisturbed)
@@ -123,14 +123,14 @@ def _slow(fault: Fault, mode: Mode, patience: float) -> float:
     return max(0.1, watched / (STEPS - FAULT_AT - 15))
 
 
-def _watch(cell: Cell, fault: Fault, result: Measured, log_lines: int) -> str:
+def _watch(cell: Cell, fault: Fault, result: Measured, logs: dict[str, int]) -> str:
     """Until the job has ended with all its processes, or goes on, or does neither."""
     watch_s = fault.watch_s if fault.watch_s < SILENT_S else max(fault.watch_s, cell.silence_s + 9)
     job, pace = cell.job, _slow(fault, cell.mode, cell.patience)
     patience = HANGS_S * cell.patience + cell.silence_s + (fault.lasts_s if fault.lasts_s < FOR_EVER_S else 0.0)
     while True:
         now = time.monotonic()
-        if result.noticed_s is None and (job.said(cell.began) or job.log_lines() > log_lines) and not fault.at_start:
+        if result.noticed_s is None and (job.said(cell.began) or job.logged(logs)) and not fault.at_start:
             result.noticed_s = round(now - cell.began, 1)
         if job.ended:
             if not job.alive():
@@ -173,12 +173,10 @@ def _finish(job: Job, result: Measured, patience: float) -> None:
         result.outcome = f"goes on, and then ends with {result.code}"
 
 
-def _take_words(cell: Cell, job: Job, result: Measured) -> None:
+def _take_words(cell: Cell, job: Job, result: Measured, logs: dict[str, int]) -> None:
     """What was said about it, and the line that names what it should name."""
     rule = expected(result.fault, cell.mode, result.restarts)
-    lines = [line.text for line in job.said(cell.began)]
-    for log in cell.run.glob("logs/*.log"):
-        lines += [line for line in log.read_text(errors="replace").splitlines() if "epoch " not in line]
+    lines = [*(line.text for line in job.said(cell.began)), *job.logged(logs)]
     result.said = job.own_words(cell.began)[:4000]
     missing = [name for name in rule.names if not any(re.search(name, line) for line in lines)]
     if missing:
