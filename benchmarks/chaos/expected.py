@@ -33,7 +33,7 @@ def ends(*names: str) -> Expected:
 
 HIT = r"(trainer-|worker ){hit}\b"  # the worker that faults happen to
 HOST = r"\bh3\b"
-HIT_IS_STOPPED, HIT_LACKS_MEMORY = r"trainer-{hit} on \S+ is stopped", r"trainer-{hit} on .*memory"
+HIT_IS_STOPPED, HIT_LACKS_MEMORY = r"trainer-{hit} on \S+ is stopped", r"trainer-{hit} on .*(memory|OOM)"
 SERVER_IS_STOPPED = r"server-0 on \S+ is stopped"
 SERVER = r"(server-|parameter server )0\b"
 # The most specific key counts: "MODE RESTARTS", "MODE", "RESTARTS", "".

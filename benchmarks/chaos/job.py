@@ -16,7 +16,9 @@ from pathlib import Path
 from tests.lab.hosts import Lab, Process
 
 PROGRESS = re.compile(r"epoch \d+ batch \d+/\d+ step (\d+): |epoch \d+ done: |validation at step \d+: ")
-_OUTCOME = re.compile(r"(\S+ \| )?(done$|(best|last|trained|speed|folder|next|workers|job finished|checkpoints are on)[: ])")
+_OUTCOME = re.compile(
+    r"(\S+ \| )?(done$|(best|last|trained|speed|folder|next|workers|job finished|checkpoints are on)[: ])"
+)
 _ROLE = re.compile(r"(\S+@\S+) \| ")
 _OURS = {"tests.lab.delay", "benchmarks.chaos.stranger", "benchmarks.chaos.taken_ports"}
 _QUOTE = "  "  # the launcher's margin before a line of a log

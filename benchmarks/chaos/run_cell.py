@@ -107,7 +107,7 @@ def _play(cell: Cell, fault: Fault, result: Measured, undisturbed: Measured | No
     result.outcome = _watch(cell, fault, result, logs)
     cell.pace(0)
     if result.outcome == GOES_ON:
-        _finish(job, result, cell.patience)
+        _finish(cell, result)
     job.finish_reading()
     _take_words(cell, job, result, logs)
     if result.outcome == ENDS:
@@ -161,16 +161,17 @@ def _going_on_since(job: Job, began: float, pace: float) -> float:
     return round(end - began, 1) if gap > pace + 1.0 else 0.0
 
 
-def _finish(job: Job, result: Measured, patience: float) -> None:
-    end = time.monotonic() + FINISH_S * patience
+def _finish(cell: Cell, result: Measured) -> None:
+    """It goes on: to the end?"""
+    job, end = cell.job, time.monotonic() + FINISH_S * cell.patience
     while not job.ended or job.alive():
         if time.monotonic() > end:
             result.outcome = "goes on, and then hangs"
             return
         time.sleep(POLL_S)
     result.code = job.launcher.returncode
-    if result.code:
-        result.outcome = f"goes on, and then ends with {result.code}"
+    if result.code:  # the fault took its time
+        result.outcome, result.settled_s = ENDS, round(time.monotonic() - cell.began, 1)
 
 
 def _take_words(cell: Cell, job: Job, result: Measured, logs: dict[str, int]) -> None:
