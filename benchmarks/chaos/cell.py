@@ -109,7 +109,7 @@ class Cell:
         self.relief.callback(started.kill)
         inner = self.lab.inner(started)
         self.relief.callback(self.lab.run, host, ["kill", "-9", inside(inner)], check=False)
-        started.stdout.readline()  # it is at work
+        assert started.stdout.readline().endswith("\n"), f"{module} did not start"  # or it is at work
 
 
 def inside(pid: int) -> str:

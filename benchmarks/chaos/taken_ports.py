@@ -9,6 +9,7 @@ if __name__ == "__main__":
     held = []
     for port in range(first, last + 1):
         one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier job may have used it a moment ago
         one.bind(("0.0.0.0", port))
         one.listen()
         held.append(one)
