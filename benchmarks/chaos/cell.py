@@ -35,6 +35,7 @@ class Cell:
     out: Path | None = None  # the run folder, as the job's hosts see it
     relief: ExitStack = field(default_factory=ExitStack)
     cleanup: ExitStack = field(default_factory=ExitStack)  # when all is measured
+    problems: list[str] = field(default_factory=list)  # what faults themselves found wrong
     began: float = 0.0  # when the fault happened
     active: Callable[[], bool] = lambda: False  # whether it still is at work, so that the job may stand still
 

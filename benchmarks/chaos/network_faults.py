@@ -1,7 +1,8 @@
 """Faults of the network, at the host of the last worker; ports that are taken; strangers; another version there."""
 
 import shutil
-from contextlib import AbstractContextManager
+import threading
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from tests.lab import network
@@ -11,6 +12,7 @@ from benchmarks.chaos.cell import HIT, LAUNCHER, OTHER, Cell
 
 DELAY_MS, JITTER_MS, LOSS_SHARE = 40.0, 20.0, 0.03
 PORTS = (17000, 17011)
+STRANGERS_MB = 150.0  # four of them at each port, with 256 MB each
 _SOME_TAKEN, _ALL_TAKEN = "17000-17003", "17000-17011"
 
 
@@ -55,8 +57,31 @@ def _take_ports(cell: Cell, ports: str) -> None:
 def strangers(cell: Cell) -> None:
     """From another host, at every port at which the job listens. It takes seconds, in which the job goes on."""
     places = [f"{cell.lab.address(host)}:{port}" for host in (OTHER, HIT) for port in listening(cell, host)]
-    if places:
-        cell.run_aside(LAUNCHER, "stranger", *places)
+    if not places:
+        return
+    before = _resident_mb(cell)
+    ended = threading.Event()
+    watching = threading.Thread(target=_watch_memory, args=(cell, before, ended), daemon=True)
+    watching.start()
+    cell.relief.callback(watching.join)
+    cell.relief.callback(ended.set)
+    cell.run_aside(LAUNCHER, "stranger", *places)
+
+
+def _watch_memory(cell: Cell, before: dict[int, float], ended: threading.Event) -> None:
+    """What strangers make a process hold: once for each process that grows by more than work explains."""
+    while before and not ended.wait(0.2):
+        for pid, now in _resident_mb(cell).items():
+            if pid in before and now > before[pid] + STRANGERS_MB:
+                cell.problems.append(f"strangers made a process grow from {before.pop(pid):.0f} to {now:.0f} MB")
+
+
+def _resident_mb(cell: Cell) -> dict[int, float]:
+    found = {}
+    for one in cell.lab.processes("PHALANX_NAME="):
+        with suppress(OSError):
+            found[one.pid] = int(Path(f"/proc/{one.pid}/statm").read_text().split()[1]) * 4096 / 1e6
+    return found
 
 
 def listening(cell: Cell, host: str) -> list[int]:

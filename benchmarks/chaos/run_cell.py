@@ -85,7 +85,7 @@ def run_cell(
             if keep is not None:
                 _keep_output(cell, keep)
             cell.cleanup.close()
-    result.deviations = tuple(_deviations(result, expected(fault.name, mode, restarts), mode))
+    result.deviations = (*_deviations(result, expected(fault.name, mode, restarts)), *cell.problems)
     result.took_s = round(time.monotonic() - began, 1)
     return result
 
@@ -227,7 +227,7 @@ def _measure(cell: Cell, result: Measured, undisturbed: Measured | None) -> None
         result.same_weights = result.weights == undisturbed.weights if cell.mode.lockstep else None
 
 
-def _deviations(result: Measured, rule: Expected, mode: Mode) -> list[str]:
+def _deviations(result: Measured, rule: Expected) -> list[str]:
     """What is not as promised."""
     found = []
     if result.outcome != rule.outcome:
