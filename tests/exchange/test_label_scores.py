@@ -41,7 +41,7 @@ def measured(group: WorkerGroup) -> dict[str, float] | None:
     for low in range(0, len(mine), 8):
         chosen = torch.tensor(mine[low : low + 8])
         micro = MicroBatch(0, torch.zeros(len(chosen), 1, 2, 2, dtype=torch.uint8), chosen, chosen)
-        scores.add(Batch(0, low, [micro], len(chosen), last=False), logits[chosen])
+        scores.add(Batch(0, low, [micro], len(chosen), last=False), logits[chosen], group.share.rank)
     found = scores.results()
     return None if found is None else found.numbers()
 

@@ -271,6 +271,8 @@ def _write_settings(lab: Lab) -> None:
         "ClientAliveCountMax": 3,
         "Subsystem": "sftp internal-sftp",
     }
+    if os.environ.get("PYTHONPATH"):  # the code under test may be another than the installed one
+        server["SetEnv"] = f"PYTHONPATH={os.environ['PYTHONPATH']}"
     client = {
         "User": "root",
         "IdentityFile": folder / "id",

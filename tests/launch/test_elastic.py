@@ -152,6 +152,18 @@ def test_lost_workers_and_servers_one_after_the_other(undisturbed: Path, tmp_pat
     assert_as_undisturbed(out, undisturbed)
 
 
+def test_validation_is_whole_without_a_lost_worker(tmp_path: Path) -> None:
+    """In async mode the others go on without it: the first one evaluates what would have been its part."""
+    out, elastic = tmp_path / "run", ["--max-restarts", "0", "--min-workers", "1"]
+    pserver = ["--update-method", "pserver", "--workers", "2", "--mode", "async", "train.length=20ep", *elastic]
+    process = start("digits", *SETTINGS, "eval.every=100%", "train.global_batch_size=96", *pserver, "--out", str(out))
+    kill(out, process, "trainer-1", 3)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "the others continue without it" in said
+    assert [record["samples"] for record in read_events(out) if record["kind"] == "eval"] == [355]
+
+
 @pytest.mark.lab
 def test_hosts_that_share_no_disk(lab: Lab, undisturbed: Path) -> None:
     """Survivors save where they stand, each on its own host; what is the newest of that reaches all of them."""

@@ -3,6 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from phalanx.errors import UserError
 from phalanx.launch.output import RoleOutput, last_lines, last_progress, progress_in
 from phalanx.observe.lines import LineSink, sentence
 from phalanx.runs import events as ev
@@ -59,3 +62,11 @@ def test_progress_is_read_from_what_trainers_say_and_from_events(tmp_path: Path)
     events.take(step)
     events.close()
     assert last_progress(tmp_path) == (120, 400.5, times(0))
+
+
+def test_a_full_disk_is_reported_once() -> None:
+    """What could not be written is still buffered: closing the log must not raise it again, as an OSError."""
+    output = RoleOutput(Path("/dev/full"), lambda stream, line: None)
+    with pytest.raises(UserError, match="/dev/full cannot be written"):
+        output.write("out", "a line\n")
+    output.close()

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
+from phalanx.launch import supervisor
 from phalanx.launch.launchers.local import supervise_here
 from phalanx.launch.policy import Policy
 from phalanx.launch.record import load_record
@@ -75,6 +76,18 @@ def test_an_independent_job_restarts_a_lost_trainer(tmp_path: Path) -> None:
     assert "trainer-1 on localhost was killed by SIGKILL; restarting it, the others continue" in said
     starts = {role.name: role.starts for role in load_record(tmp_path / "run").roles}
     assert starts == {"trainer-0": 1, "trainer-1": 2, "trainer-2": 1}
+
+
+def test_a_trainer_that_comes_back_after_the_others_have_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers leave when nobody is left to serve: it would wait for them, and fail the job that has finished."""
+    monkeypatch.setattr(supervisor, "EXIT_S", 0.5)
+    what = ("trainer-1=-9", "trainer-0=0", "server-0=0")  # at its second start the trainer stays
+    code, said = supervise(tmp_path / "run", Policy(independent=True), *what, servers=1)
+    assert code == 0, said
+    assert "trainer-1 on localhost was killed by SIGKILL; restarting it, the others continue" in said
+    assert {role.state for role in load_record(tmp_path / "run").roles} == {"ended"}
 
 
 @pytest.mark.parametrize(("restarts", "shrink", "world"), [(1, None, 3), (0, 2, 2)], ids=["replaced", "fewer"])

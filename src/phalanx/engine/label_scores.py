@@ -17,25 +17,29 @@ class LabelScores:
 
     def __init__(self, source: Source, group: WorkerGroup) -> None:
         self._source, self._group = source, group
-        self._mine = evaluation_part(len(source), group.share)
-        # As many rows for each worker. The last column is 1 for samples that were read: bad images are left out.
-        rows = math.ceil(len(source) / group.share.world)
-        self._table = torch.zeros(rows, len(source.classes) + 1)
+        self._tables = {group.share.rank: self._empty()}  # by rank: this worker's, and those of lost ones
 
-    def add(self, batch: Batch, logits: Tensor) -> None:
-        """The logits of a batch."""
+    def _empty(self) -> Tensor:
+        """As many rows for each worker. The last column is 1 for samples that were read: bad images are left out."""
+        return torch.zeros(math.ceil(len(self._source) / self._group.share.world), len(self._source.classes) + 1)
+
+    def add(self, batch: Batch, logits: Tensor, rank: int) -> None:
+        """The logits of a batch of a worker's part."""
         if not len(logits):
             return
-        rows = torch.cat([micro.indices for micro in batch.micro]) - int(self._mine[0])
-        self._table[rows, :-1] = logits.float().cpu()
-        self._table[rows, -1] = 1.0
+        table = self._tables.setdefault(rank, self._empty())
+        first = evaluation_part(len(self._source), self._group.share, rank)[0]
+        rows = torch.cat([micro.indices for micro in batch.micro]) - int(first)
+        table[rows, :-1] = logits.float().cpu()
+        table[rows, -1] = 1.0
 
     def results(self) -> LabelResults | None:
         """The results over all workers: on rank 0, and nothing elsewhere. All workers call this."""
-        tables = self._group.gather(self._table)
-        if not tables:
-            return None
         share, count = self._group.share, len(self._source)
+        gathered = self._group.gather(self._tables[share.rank])
+        if not gathered:
+            return None
+        tables = [self._tables.get(rank, table) for rank, table in enumerate(gathered)]
         parts = [evaluation_part(count, share, rank) for rank in range(share.world)]
         whole = torch.cat([table[: len(part)].cpu() for table, part in zip(tables, parts, strict=True)]).numpy()
         read = whole[:, -1] > 0

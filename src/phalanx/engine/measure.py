@@ -69,18 +69,41 @@ def measure(
     *,
     watch: Callable[[Batch, Tensor], None],
     stopping: Callable[[], bool] = bool,
+    part_of: Callable[[int], Generator[Batch]] | None = None,
 ) -> Measured:
-    """Evaluate on `source`, of which `batches` are this worker's part. All workers call this."""
+    """Evaluate on `source`, of which `batches` are this worker's part. All workers call this.
+
+    Workers may be lost while the others go on. `part_of` gives a rank's part: the first worker evaluates those of lost
+    ones.
+    """
     scores = LabelScores(source, group) if source.labels.ndim == 2 else None
 
-    def seen(batch: Batch, logits: Tensor) -> None:
-        if scores is not None:
-            scores.add(batch, logits)
-        watch(batch, logits)
+    mine = Totals()
 
-    mine = evaluate(model, batches, engine, watch=seen, metrics=own, stopping=stopping).numbers()
-    sums = group.sum([*mine, *own.numbers()])
-    totals, metrics = Totals.of(sums[: len(mine)]), own.results(sums[len(mine) :])
+    def add(part: Generator[Batch], rank: int) -> None:
+        def seen(batch: Batch, logits: Tensor) -> None:
+            if scores is not None:
+                scores.add(batch, logits, rank)
+            watch(batch, logits)
+
+        mine.add(evaluate(model, part, engine, watch=seen, metrics=own, stopping=stopping))
+
+    def numbers() -> list[float]:
+        return [*mine.numbers(), *own.numbers()]
+
+    me, world = group.share.rank, group.share.world
+    add(batches, me)
+    before = numbers()
+    sums = group.sum([*before, *(float(rank == me) for rank in range(world))])
+    sums, present = sums[:-world], sums[-world:]
+    absent = [rank for rank in range(world) if not present[rank]]
+    if absent and part_of is not None:  # all see the same, so all add once more
+        for rank in absent if me == 0 else []:
+            add(part_of(rank), rank)
+        rest = group.sum([now - then for now, then in zip(numbers(), before, strict=True)])
+        sums = [one + more for one, more in zip(sums, rest, strict=True)]
+    counts = len(mine.numbers())
+    totals, metrics = Totals.of(sums[:counts]), own.results(sums[counts:])
     if scores is None:
         return Measured(totals, metrics, multi_label=False)
     labels = scores.results()

@@ -1,8 +1,8 @@
 """The trainer of one run: it drives the loop, and reports, evaluates and saves between the steps."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -201,24 +201,27 @@ class Trainer:
             self.display.evaluating(done, len(self.validation))
             self._bad_images(state, batch.bad)
 
-        batches = evaluation_batches(
-            self.validation,
-            self.validation_framing,
-            self.config.eval.batch_size or self.plan.samples_per_step // group.share.parts,
-            group.share,
-            prefetch=self.config.data.prefetch,
-            bad=self.validation_bad,
-        )
+        def part_of(rank: int) -> Generator[Batch]:
+            return evaluation_batches(
+                self.validation,
+                self.validation_framing,
+                self.config.eval.batch_size or self.plan.samples_per_step // group.share.parts,
+                replace(group.share, rank=rank),
+                prefetch=self.config.data.prefetch,
+                bad=self.validation_bad,
+            )
+
         own = begin_metrics(self.config.eval.metrics, self.spec.classes, multi_label=self.spec.multi_label)
         found = measure(
             state.eval_model,
-            batches,
+            part_of(group.share.rank),
             self.engine,
             self.validation,
             own,
             group,
             watch=watch,
             stopping=self._interrupted,
+            part_of=part_of,
         )
         state.evaluated_step = state.step
         # The first worker decides: one that joined later does not know the earlier results.

@@ -82,7 +82,8 @@ class RoleOutput:
                 self._on_line(stream, rest)
         self._partial = {}
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what could not be written has already raised its error
+                self._file.close()
             self._file = None
 
 

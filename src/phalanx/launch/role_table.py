@@ -67,6 +67,14 @@ class RoleTable:
     def trainers_ended(self) -> bool:
         return all(record.state in ("ended", "lost") or not self.agents[record.name].live for record in self.trainers())
 
+    def too_late(self) -> list[str]:
+        """Trainers that run although training has finished and the servers have left: they came back too late."""
+        servers = [self.records[name] for name, placement in self.placements.items() if placement.kind == "server"]
+        done = [self.records[FIRST], *servers] if servers and FIRST in self.records else []
+        if not done or any(record.state != "ended" or record.code != 0 for record in done):
+            return []
+        return [record.name for record in self.trainers() if record.state in ("starting", "running")]
+
     def ended(self, names: Sequence[str]) -> bool:
         return all(self.records[name].state != "running" or not self.agents[name].live for name in names)
 

@@ -190,12 +190,25 @@ class JobSupervisor:
                 elif code == 0:
                     self._screen.info(f"job finished in {time.time() - self._record.began:.0f} s")
                 return code
+            elif self._roles.too_late():
+                await self._end_late_trainers()
             else:
                 await self._pool.wait_until(self._needs_action, 1.0)
 
     def _needs_action(self) -> bool:
         stop_waits = self._stop is not None and not self._stop_sent
-        return stop_waits or bool(self._roles.lost()) or self._roles.trainers_ended()
+        waits = stop_waits or bool(self._roles.lost()) or bool(self._roles.too_late())
+        return waits or self._roles.trainers_ended()
+
+    async def _end_late_trainers(self) -> None:
+        """A restarted trainer of an async job that comes when the others have finished finds no server. It did nothing,
+        so nothing is lost; but it would wait for the servers, and then fail."""
+        await self._pool.wait_until(lambda: bool(self._roles.lost()) or not self._roles.too_late(), EXIT_S)
+        late = self._roles.too_late()
+        await self._pool.end_roles(lambda agent: [name for name in late if self._roles.agents[name] is agent])
+        for name in late:
+            self._screen.info(f"{name} came back after training had finished; it is not needed")
+            self._roles.records[name].state, self._roles.records[name].code = "ended", 0
 
     def _send_stop(self) -> None:
         if self._stop is None or self._stop_sent:

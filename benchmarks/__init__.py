@@ -1,0 +1,1 @@
+"""Measurements that no test waits for; each prints what docs/results.md quotes."""

@@ -1,0 +1,111 @@
+"""The table of faults: its expectations are whole, its measurements find what is wrong, and some cells are tests."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.chaos import measure
+from benchmarks.chaos.expected import TABLE, expected
+from benchmarks.chaos.faults import FAULTS
+from benchmarks.chaos.modes import MODES, WORKER_SAMPLES
+from benchmarks.chaos.run_cell import Measured, Terms, run_cell
+from benchmarks.chaos.table import row, summary
+
+from tests.lab.hosts import Lab, hosts_up
+
+ASYNC, SYNC = MODES["async"], MODES["sync"]
+
+
+def test_every_fault_has_an_expectation_in_every_mode() -> None:
+    for fault in FAULTS.values():
+        for mode in MODES.values():
+            if not fault.why_not(mode):
+                for restarts in (0, 1):
+                    assert expected(fault.name, mode, restarts).outcome
+    assert FAULTS.keys() < TABLE.keys()
+
+
+def events(run: Path, *records: dict[str, object]) -> Path:
+    run.mkdir()
+    lines = [json.dumps({"t": float(number), **record}) for number, record in enumerate(records)]
+    (run / "events.jsonl").write_text("\n".join(lines) + "\n")
+    return run
+
+
+START = {"kind": "start", "train_samples": 10, "val_samples": 5}
+
+
+def step(number: int, first: int, end: int) -> dict[str, object]:
+    return {"kind": "step", "step": number, "used": [[1, first, end]]}
+
+
+def resumed(number: int) -> dict[str, object]:
+    return {"kind": "resume", "step": number, "saved_step": number}
+
+
+@pytest.mark.parametrize(
+    ("after", "wrong"),
+    [([step(2, 4, 8)], 0), ([step(2, 5, 8)], 1), ([step(2, 3, 8)], 1)],
+    ids=["each once", "one lost", "one repeated"],
+)
+def test_samples_of_lockstep(tmp_path: Path, after: list[dict[str, object]], wrong: int) -> None:
+    run = events(tmp_path / "run", START, step(1, 0, 4), step(2, 4, 8), resumed(1), *after)
+    assert measure.wrong_samples(run, SYNC, 2) == (wrong, 0)
+    assert measure.steps_lost(run) == 1
+
+
+def journal(run: Path, *entries: dict[str, object]) -> Path:
+    (run / "logs").mkdir(parents=True)
+    (run / "logs" / "server-0.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return run
+
+
+def update(worker: int, step: int) -> dict[str, object]:
+    return {"kind": "update", "worker": worker, "step": step}
+
+
+@pytest.mark.parametrize(
+    ("steps_of_1", "wrong", "away"),
+    [
+        ([update(1, 0), update(1, 1), update(1, 2), update(1, 3)], 0, 0),
+        ([update(1, 0), update(1, 1), update(1, 1), update(1, 2), update(1, 3)], 1, 0),
+        ([update(1, 0), update(1, 1), update(1, 3)], 1, 0),
+        ([update(1, 0), {"kind": "lost", "worker": 1}, {"kind": "join", "worker": 1}, update(1, 3)], 0, 2),
+    ],
+    ids=["all", "one twice", "one never", "away for two"],
+)
+def test_steps_of_workers_at_their_own_pace(
+    tmp_path: Path, steps_of_1: list[dict[str, object]], wrong: int, away: int
+) -> None:
+    run = events(tmp_path / "run", START)
+    journal(run, {"kind": "start"}, *(update(0, step) for step in range(4)), *steps_of_1)
+    assert measure.wrong_samples(run, ASYNC, 4) == (wrong * WORKER_SAMPLES, away * WORKER_SAMPLES)
+
+
+def test_a_cell_that_deviates_is_marked() -> None:
+    good = Measured("NaN", "sync", 0, outcome="ends, and can be resumed")
+    bad = Measured("NaN", "sync", 1, outcome="hangs", deviations=("hangs, expected: goes on",))
+    assert "✗" not in row(good)
+    assert "hangs ✗ hangs, expected: goes on" in row(bad)
+    assert summary([good, bad]).startswith("2 cells, 1 of them ✗\n")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with hosts_up(3) as up:
+        yield up
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("fault", "mode", "restarts"),
+    [
+        ("disk full", "async", 0),
+        ("partition, one way", "sync", 1),
+        ("out of memory", "collective", 1),
+    ],
+)
+def test_cells_that_matter(lab: Lab, fault: str, mode: str, restarts: int) -> None:
+    cell = run_cell(lab, FAULTS[fault], MODES[mode], restarts, Terms(patience=3), None, None)
+    assert not cell.deviations, f"{cell.deviations}: {cell.said}"
