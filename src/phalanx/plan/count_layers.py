@@ -1,4 +1,4 @@
-"""Count what a model's layers cost, in the order in which they run: built on the meta device, run forwards and backwards.
+"""Count what a model's layers cost, in the order in which they run, on the meta device.
 
 Every operation is seen as it is dispatched. A gradient that becomes ready ends a segment of the backward pass; a
 segment has the cost of the operations since the one before.
