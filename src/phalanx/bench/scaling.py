@@ -15,7 +15,7 @@ from phalanx.bench.report import tell
 from phalanx.bench.scaling_figure import draw_scaling
 from phalanx.bench.scaling_plan import ScalingKind, ScalingPlan, refuse_uneven
 from phalanx.bench.scaling_runs import MeasuredRun, run_of_independents, run_of_job
-from phalanx.bench.scaling_table import Pair, Results, make_figures, make_tables
+from phalanx.bench.scaling_table import Pair, Results, make_figures, make_tables, measured_of
 from phalanx.bench.training import TrainingFailed, train_together
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host, read_hostfile
@@ -76,6 +76,7 @@ def bench_scaling(
         subject=plan.subject,
         markdown=markdown,
         json_file=json_file,
+        measured=measured_of(plan, results),
     )
 
 

@@ -26,10 +26,12 @@ class ScalingPlan:
     rounds: int
     launcher: str | None
     hostfile: Path | None
+    compress: str = "none"
 
     @property
     def how(self) -> str:
-        return f"pserver {self.mode}, servers: {self.servers}" if self.method == "pserver" else self.method
+        how = f"pserver {self.mode}, servers: {self.servers}" if self.method == "pserver" else self.method
+        return how if self.compress == "none" else f"{how}, {self.compress}"
 
     @property
     def subject(self) -> str:
@@ -55,6 +57,8 @@ class ScalingPlan:
             words += ["--update-method", self.method, "--workers", str(workers)]
             if self.method == "pserver":
                 words += ["--servers", str(self.servers), "--mode", self.mode]
+            if self.compress != "none" and workers > 1:
+                words += ["--compress", self.compress]
         return words
 
 

@@ -53,6 +53,7 @@ def scaling(
     update_method: Annotated[str, typer.Option(help="collective or pserver")] = "collective",
     mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S; default sync")] = None,
     servers: Annotated[int | None, typer.Option(min=1, help="pserver: how many; default 1")] = None,
+    compress: Annotated[str, typer.Option(help="as for `phalanx train`: none, fp16, 2bit …")] = "none",
     model: Annotated[str, typer.Option(help="a name that `phalanx models` lists")] = "resnet50",
     batch_size: Annotated[int, typer.Option(min=2, help="weak: of each worker; strong: of all together")] = 16,
     size: Annotated[int, typer.Option(min=1, help="height and width of the images")] = 224,
@@ -87,7 +88,7 @@ def scaling(
         raise UserError(f"there is no launcher {launcher!r}", why="unknown name", remedy=nearest(launcher, LAUNCHERS))
     counts = parse_workers(workers)
     job = (update_method, mode or "sync", servers or 1)
-    plan = ScalingPlan(counts, *job, model, batch_size, size, steps, rounds, launcher, hostfile)
+    plan = ScalingPlan(counts, *job, model, batch_size, size, steps, rounds, launcher, hostfile, compress)
     refuse_uneven(plan)
     request_from(parse_train(plan.words("weak", max(counts), independent=False)))  # raises the errors of `train`
     from phalanx.bench.scaling import bench_scaling

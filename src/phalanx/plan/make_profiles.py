@@ -18,7 +18,14 @@ PHOTOGRAPHS = (
     *("vit_base_patch16_224", "swin_tiny_patch4_window7_224", "PPLCNet_x0_25", "PPLCNet_x1_0", "hgnetv2_b0"),
     *("hgnet_base", "hgnet_small", "mobilenetv1_100"),
 )
-SMALL: tuple[str, ...] = ("cifar_resnet8", "cifar_resnet18", "cifar_resnet20", "cifar_resnet32", "cifar_resnet44", "cifar_resnet50")
+SMALL: tuple[str, ...] = (
+    "cifar_resnet8",
+    "cifar_resnet18",
+    "cifar_resnet20",
+    "cifar_resnet32",
+    "cifar_resnet44",
+    "cifar_resnet50",
+)
 SMALL += ("cifar_resnet56", "cifar_resnet110", "cifar_fast", "wrn28_10")
 
 
