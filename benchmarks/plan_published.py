@@ -156,7 +156,7 @@ def calibrated_by_input(setup: Setup, arranged: Arrangement, given_s: float) -> 
 
 
 def _step_of(setup: Setup, arranged: Arrangement) -> float:
-    """TensorFlow sends every variable by itself; the threads of a node's 12 cores handle messages, where we have one."""
+    """TensorFlow sends every variable by itself; a node's 12 cores handle messages, where our server has one."""
     job = setup.job(arranged)
     server = job.server.model_copy(update={"message": job.server.message / 12})
     return simulate(job.but(slice_bytes=1, whole_tensors=True, server=server)).step_s
@@ -172,7 +172,8 @@ def main() -> None:
         error = line.error
         cells = (line.predicted, error)
         shown = ("given", "") if None in cells else (f"{line.predicted:.3g}{line.unit}", f"{100 * (error or 0):+.0f} %")
-        text += f"\n| {line.table} | {line.what} | {line.published:.3g}{line.unit} | {shown[0]} | {shown[1]} | {line.assumed} |"
+        published = f"{line.published:.3g}{line.unit}"
+        text += f"\n| {line.table} | {line.what} | {published} | {shown[0]} | {shown[1]} | {line.assumed} |"
     print(text)
     if markdown is not None:
         markdown.write_text(text + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from rich.console import Console
 from phalanx.errors import UserError
 
 if TYPE_CHECKING:
+    from phalanx.plan.predict import Prediction
     from phalanx.plan.setup import Setup
 
 app = typer.Typer(add_completion=False)
@@ -79,6 +80,8 @@ def plan(
         refuse_other_endings(plot)
     words = settings or []
     subject, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
+    if check and subject is None:
+        subject, overrides = _measured_subject(check[0], overrides)
     asked = Asked(
         subject,
         overrides,
@@ -87,7 +90,7 @@ def plan(
         cluster,
         parse_counts(workers),
         samples,
-        [*(from_ or ()), *(path for path in check or () if device is None)],
+        [*(from_ or ()), *(path for path in check or () if device is None and str(path) != subject)],
         measure,
     )
     setup, counts = make_setup(asked)
@@ -99,13 +102,25 @@ def plan(
         _offers(console, setup, goals)
         return
     made = make_plan(setup, counts)
+    changed = _changes(setup, counts[-1], what_if or [])
     print_plan(console, made)
-    if what_if:
-        _changes(console, setup, counts[-1], what_if)
+    if changed:
+        _print_changes(console, [("as it is", made.asked), *changed])
     if plot is not None:
         save_figure(made.figure(), plot)
     if json_file is not None:
         json_file.write_text(json.dumps(made.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+
+def _measured_subject(path: Path, overrides: list[str]) -> tuple[str, list[str]]:
+    """What a measurement is of: the run itself, or the model that a benchmark trained."""
+    from phalanx.plan.measured import read_measurement
+
+    if path.is_dir():
+        return str(path), overrides
+    found = read_measurement(path)
+    known = {"model.name": found.model, "data.synthetic.size": found.image_size, "train.batch_size": found.batch_size}
+    return "synthetic", [*(f"{key}={value}" for key, value in known.items() if value), *overrides]
 
 
 def parse_counts(text: str | None) -> tuple[int, ...]:
@@ -121,16 +136,17 @@ def parse_counts(text: str | None) -> tuple[int, ...]:
     return tuple(sorted(set(map(int, parts))))
 
 
-def _changes(console: Console, setup: "Setup", workers: int, changes: list[str]) -> None:
-    """The plan's last row, and the same with each change."""
-    from phalanx.observe.tables import print_line, print_table
-    from phalanx.plan.plan import asked_arrangement
-    from phalanx.plan.predict import predict
-    from phalanx.plan.report import COLUMNS, row_of
+def _changes(setup: "Setup", workers: int, changes: list[str]) -> "list[tuple[str, Prediction]]":
+    """The plan's last row with each change."""
     from phalanx.plan.what_if import what_if
 
-    rows = [("as it is", predict(setup, asked_arrangement(setup, workers)))]
-    rows += [(text, what_if(setup, workers, text)) for text in changes]
+    return [(text, what_if(setup, workers, text)) for text in changes]
+
+
+def _print_changes(console: Console, rows: "list[tuple[str, Prediction]]") -> None:
+    from phalanx.observe.tables import print_line, print_table
+    from phalanx.plan.report import COLUMNS, row_of
+
     first = rows[0][1].images_per_s.expected
     lines = [[name, f"{each.images_per_s.expected / first:.2f}×", *row_of(each)] for name, each in rows]
     print_line(console, "What if:")

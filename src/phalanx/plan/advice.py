@@ -10,7 +10,8 @@ from phalanx.plan.setup import Setup
 from phalanx.plan.simulate import simulate
 from phalanx.plan.units import show_rate
 
-LITTLE = 1.03  # a gain below is no constraint
+LITTLE = 1.03  # a gain below is not worth saying
+BINDS = 1.1  # where nothing else gives so much, computing binds
 SHOWN_BATCH = 8192  # images a step with which SGD was shown to keep its accuracy (Goyal et al. 2017)
 
 
@@ -47,7 +48,7 @@ def constraint(setup: Setup, predicted: Prediction) -> Constraint:
     gains = {kind: now / simulate(other).step_s for kind, other in _without(job)}
     others = {kind: gain for kind, gain in gains.items() if kind != "compute"}
     kind = max(others, key=lambda one: others[one]) if others else "compute"
-    if not others or others[kind] < LITTLE or gains["compute"] > others[kind]:
+    if not others or others[kind] < BINDS:
         return Constraint("compute", gains["compute"], _compute_sentence(predicted, gains["compute"]))
     helped = sorted(_remedies(setup, job, now, kind), reverse=True)
     told = " or ".join(f"{what} would give {gain:.2f}×" for gain, what in helped[:2] if gain >= LITTLE)

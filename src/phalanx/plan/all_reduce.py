@@ -31,6 +31,8 @@ def sync_s(job: Job) -> float:
 
 def bucket_seconds(job: Job) -> list[float]:
     """Seconds on the wire of each bucket, in order, and of decoding what arrived."""
+    if job.workers == 1:
+        return [0.0] * len(job.buckets)
     kind, seconds = job.compress.kind, []
     for bucket in job.buckets:
         wire = job.bucket_wire(bucket)
@@ -40,7 +42,7 @@ def bucket_seconds(job: Job) -> list[float]:
         else:
             decode = values * job.codec.decode_s if kind != "none" else 0.0
             seconds.append(reduce_s(job, wire) + decode)
-    return seconds if job.workers > 1 else [0.0] * len(job.buckets)
+    return seconds
 
 
 def bucket_ready(job: Job) -> list[tuple[float, float]]:

@@ -104,7 +104,7 @@ def _said(predicted: Prediction) -> str:
     assert predicted.hours is not None
     cost = f" and cost {predicted.cost.expected:,.0f}" if predicted.cost else ""
     count = predicted.job.all_hosts
-    return f"{count} host{'s' * (count > 1)} take {show_time(3600 * predicted.hours.expected)}{cost}"
+    return f"{count} host{'s take' if count > 1 else ' takes'} {show_time(3600 * predicted.hours.expected)}{cost}"
 
 
 def refuse_unmet(found: Offers) -> None:

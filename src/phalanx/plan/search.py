@@ -15,7 +15,9 @@ EQUAL = 0.002  # of a step: not worth a change
 
 
 def neighbours(arranged: Arrangement, most_servers: int) -> Iterator[Arrangement]:
-    """Arrangements that differ in one choice."""
+    """Arrangements that differ in one choice. One worker has nothing to exchange, and no servers to gain from."""
+    if arranged.workers == 1:
+        return
     if arranged.mode == "sync":
         if arranged.method == "collective":
             if not arranged.compress.startswith("powersgd"):
@@ -58,7 +60,7 @@ class Search:
         """From a start to one that none of its neighbours beats."""
         best, seconds = start, self.seconds(start)
         limit = most_servers(self._setup, start.workers)
-        improved = start.workers > 1
+        improved = True
         while improved:
             improved = False
             for other in neighbours(best, limit):

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 from phalanx.plan.job import PREFETCH, Job
 
@@ -33,7 +34,10 @@ class Pace:
     """When batches are there and how long workers compute: the same numbers for every job of the same seed."""
 
     def __init__(self, job: Job, seed: int) -> None:
-        self._job, self._random = job, random.Random(seed)
+        self._random = random.Random(seed)
+        self._shares = _order_statistics(job.workers, job.spread)
+        self._factors: list[list[float]] = []  # by step
+        self._computed = [0] * job.workers  # steps that each worker has begun
         on_host = min(job.per_host, job.workers)
         images = job.batch * job.accumulate
         rate = job.input_images_per_s
@@ -41,10 +45,13 @@ class Pace:
         self._made = [0.0] * job.workers  # when each worker's next batch is complete
         self._taken: list[list[float]] = [[] for _ in range(job.workers)]
 
-    def factor(self) -> float:
-        """This step's compute time of a worker, over the mean. Never far below: nothing computes faster than alone."""
-        spread = self._job.spread
-        return max(1 - 2 * spread, self._random.gauss(1.0, spread)) if spread else 1.0
+    def factor(self, worker: int) -> float:
+        """Its compute time in its next step, over the mean."""
+        step = self._computed[worker]
+        self._computed[worker] += 1
+        if step == len(self._factors):
+            self._factors.append(self._random.sample(self._shares, len(self._shares)))
+        return self._factors[step][worker]
 
     def start(self, worker: int, free: float) -> float:
         """When a worker that is free gets its next batch: batches are made up to PREFETCH ahead."""
@@ -56,6 +63,16 @@ class Pace:
         begin = max(free, self._made[worker])
         taken.append(begin)
         return begin
+
+
+def _order_statistics(count: int, spread: float) -> list[float]:
+    """What so many normal draws are expected to be, from the least to the largest.
+
+    Every step has these, in another order. So the slowest worker is as slow as it is on average already in a few
+    steps, and jobs that are compared do not differ by luck.
+    """
+    normal = NormalDist()
+    return [max(0.1, 1 + spread * normal.inv_cdf((place + 0.625) / (count + 0.25))) for place in range(count)]
 
 
 def simulate(job: Job, steps: int | None = None, seed: int = 0) -> Simulated:

@@ -20,7 +20,7 @@ def simulate_collective(job: Job, steps: int | None, seed: int) -> Simulated:
     sums = dict.fromkeys(("compute", "exchange", "waiting"), 0.0)
     for _ in range(steps):
         begin = [pace.start(worker, free[worker]) for worker in workers]
-        factors = [pace.factor() for _ in workers]
+        factors = [pace.factor(worker) for worker in workers]
         channel = 0.0
         for (seconds, encoded), wire_s in zip(ready, exchange_s, strict=True):
             offset = before + seconds
@@ -30,8 +30,8 @@ def simulate_collective(job: Job, steps: int | None, seed: int) -> Simulated:
         slowest = max(done)
         end = max(channel, slowest) + sync
         sums["compute"] += mean([own - start for own, start in zip(done, begin, strict=True)])
-        sums["waiting"] += slowest - mean(done)
-        sums["exchange"] += end - slowest
+        sums["waiting"] += max(0.0, slowest - mean(done))
+        sums["exchange"] += max(0.0, end - slowest)
         free = [end + times.update_s] * job.workers
         marks.append(end + times.update_s)
     parts = {name: total / steps for name, total in sums.items()}

@@ -58,7 +58,7 @@ class _Servers:
 
     def _begin(self, worker: int) -> None:
         job, times = self.job, self.job.times
-        begin, factor = self.pace.start(worker, self.free[worker]), self.pace.factor()
+        begin, factor = self.pace.start(worker, self.free[worker]), self.pace.factor(worker)
         before = begin + factor * ((job.accumulate - 1) * times.compute_s + times.forward_s)
         self.begun[worker], self.before[worker] = begin, (before, factor)
         self.done[worker] = before + factor * times.backward_s + self.work.encoded_s[-1]
