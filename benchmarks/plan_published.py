@@ -112,7 +112,10 @@ def paddleclas() -> Iterator[Line]:
         setup = setup_of(
             nets[name],
             ["train.batch_size=64"],
-            **{"device": "v100-32gb", "hosts": 4, "per_host": 8, "link": "roce-100"},
+            device="v100-32gb",
+            hosts=4,
+            per_host=8,
+            link="roce-100",
             speed={"images_per_s": images / (days * 86400), "batch": 64},
             input_images_per_s=input_rate,
         )

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
+import torch.distributed as dist
 
 from phalanx.config.schema import ModelConfig
 from phalanx.exchange.collective.buckets import BUCKET_MIB, FIRST_BUCKET_BYTES, fill_buckets
@@ -12,11 +12,9 @@ from phalanx.exchange.compress.wire_sizes import power_sgd_values, wire_bytes
 from phalanx.plan.profile import profile_key, shipped_profiles
 
 
-def ddp_buckets(params: list[nn.Parameter]) -> list[list[int]]:
+def ddp_buckets(params: list[torch.Tensor]) -> list[list[int]]:
     """As torch's DDP fills them, given parameters in the order of their gradients."""
-    import torch.distributed as dist
-
-    limits = [dist._DEFAULT_FIRST_BUCKET_BYTES, BUCKET_MIB << 20]
+    limits = [FIRST_BUCKET_BYTES, BUCKET_MIB << 20]
     buckets, _ = dist._compute_bucket_assignment_by_size(params, limits, [False] * len(params))
     return [list(bucket) for bucket in buckets]
 
@@ -28,14 +26,12 @@ def test_buckets_are_those_of_ddp(model: str) -> None:
     assert profile is not None
     order = [segment.param for segment in profile.backward]
     assert sorted(order) == list(range(len(profile.sizes)))
-    params = [nn.Parameter(torch.empty(profile.sizes[place])) for place in order]
+    params = [torch.empty(profile.sizes[place]) for place in order]
     assert fill_buckets([4 * profile.sizes[place] for place in order]) == ddp_buckets(params)
 
 
 def test_the_first_bucket_is_torchs() -> None:
-    import torch.distributed as dist
-
-    assert dist._DEFAULT_FIRST_BUCKET_BYTES == FIRST_BUCKET_BYTES
+    assert vars(dist)["_DEFAULT_FIRST_BUCKET_BYTES"] == FIRST_BUCKET_BYTES
 
 
 @pytest.mark.parametrize("text", ["none", "fp16", "bf16", "2bit", "1bit", "topk:0.01"])

@@ -1,5 +1,7 @@
 """The simulation equals hand calculations in limit cases, and is monotone where physics is."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,7 +119,7 @@ MODES = st.sampled_from(["sync", "async", "ssp:2"])
 def test_more_bandwidth_is_never_slower(
     sizes: list[int], method: str, mode: str, workers: int, per_host: int, servers: int, nic: float
 ) -> None:
-    shape = {"workers": workers, "per_host": per_host, "method": method, "servers": servers}
+    shape: dict[str, Any] = {"workers": workers, "per_host": per_host, "method": method, "servers": servers}
     slow = job(*sizes, **shape, mode=mode if method == "pserver" else "sync", server=REAL, network=network(nic))
     fast = slow.but(network=network(2 * nic))
     assert simulate(fast, 6).step_s <= simulate(slow, 6).step_s * 1.01  # queues may be served in another order

@@ -8,6 +8,7 @@ from phalanx.bench.training import synthetic
 from phalanx.errors import UserError
 
 ScalingKind = Literal["weak", "strong"]
+KINDS: tuple[ScalingKind, ...] = ("weak", "strong")
 WARM_UP = 2  # steps that are not counted, and steps between events
 
 
@@ -27,6 +28,7 @@ class ScalingPlan:
     launcher: str | None
     hostfile: Path | None
     compress: str = "none"
+    kinds: tuple[ScalingKind, ...] = KINDS
 
     @property
     def how(self) -> str:
@@ -77,6 +79,8 @@ def parse_workers(text: str) -> tuple[int, ...]:
 
 def refuse_uneven(plan: ScalingPlan) -> None:
     """Strong scaling shares one batch among the workers, and batch norm needs two samples at least."""
+    if "strong" not in plan.kinds:
+        return
     most = max(plan.workers)
     for count in plan.workers:
         if plan.batch_size % count or plan.batch_size < 2 * count:

@@ -143,8 +143,8 @@ def _time_table(results: Results, notes: tuple[str, ...]) -> Table:
     for kind, by_workers in results.items():
         for row in make_rows(by_workers):
             for name, run in (("job", row.job), ("independent", row.independent)):
-                if row.workers == 1 and kind == "strong":
-                    continue  # the same as in weak scaling
+                if row.workers == 1 and kind != next(iter(results)):
+                    continue  # one worker is the same in both
                 milliseconds = [run.step_s, *(run.parts[part] for part in PARTS), run.other_s]
                 label = f"{kind}, {row.workers}, {name}" if row.workers > 1 else f"1, {name}"
                 cells.append([label, *(f"{1e3 * seconds:,.1f}" for seconds in milliseconds)])
@@ -156,8 +156,8 @@ def measured_of(plan: ScalingPlan, results: Results) -> dict[str, Any]:
     rows = []
     for kind, by_workers in results.items():
         for row in make_rows(by_workers):
-            if row.workers == 1 and kind == "strong":
-                continue  # the same as in weak scaling
+            if row.workers == 1 and kind != plan.kinds[0]:
+                continue  # one worker is the same in both
             rows.append(
                 {
                     "workers": row.workers,

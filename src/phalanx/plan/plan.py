@@ -19,6 +19,15 @@ class Plan:
     """What `phalanx plan` finds. `rows` has a prediction for each number of workers, `best` is the last one's.
 
     Printed, it is the table with the reasons; in a notebook too.
+
+    >>> plan = phalanx.plan("cifar10-resnet20", device="p100", hosts=2, per_host=4, link="10Gbit", price=2.5)
+    >>> plan.constraint.kind in ("compute", "waiting", "exchange", "links")
+    True
+    >>> plan.best.worker_memory["gradients"]  # bytes
+    1078888.0
+    >>> print(plan.command)
+    phalanx launch -n 8 -H hosts.txt -- train cifar10-resnet20 --update-method collective
+    >>> figure = plan.figure()
     """
 
     setup: Setup
@@ -94,4 +103,4 @@ def _since(setup: Setup, rows: list[Prediction], best: Prediction, binds: Constr
     if first == len(rows) - 1 and len(rows) == 1:
         return binds
     head, colon, rest = binds.sentence.partition(":")
-    return replace(binds, sentence=f"{head}, and bind from {rows[first].arranged.workers} workers on{colon}{rest}")
+    return replace(binds, sentence=f"{head}, from {rows[first].arranged.workers} workers on{colon}{rest}")
