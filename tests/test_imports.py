@@ -14,7 +14,7 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("api",),
-    ("bench", "commands"),
+    ("bench", "commands", "plan"),
     ("launch",),
     ("roles",),
     ("engine",),

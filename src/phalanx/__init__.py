@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from phalanx.api.launch import launch
     from phalanx.api.load import load, runs
     from phalanx.api.numbers import Evaluation, Score
+    from phalanx.api.plan import plan
     from phalanx.api.plot import plot
     from phalanx.api.recipe import Recipe, recipe
     from phalanx.api.run import Run
     from phalanx.api.train import train
     from phalanx.commands.predict import Prediction
     from phalanx.errors import UserError as Error
+    from phalanx.plan.plan import Plan
 
 __version__ = "0.2.0"
 __all__ = [
@@ -41,12 +43,14 @@ __all__ = [
     "Error",
     "Evaluation",
     "History",
+    "Plan",
     "Prediction",
     "Recipe",
     "Run",
     "Score",
     "launch",
     "load",
+    "plan",
     "plot",
     "recipe",
     "runs",
@@ -58,12 +62,14 @@ _HOMES = {
     "Error": ("phalanx.errors", "UserError"),
     "Evaluation": ("phalanx.api.numbers", "Evaluation"),
     "History": ("phalanx.api.history", "History"),
+    "Plan": ("phalanx.plan.plan", "Plan"),
     "Prediction": ("phalanx.commands.predict", "Prediction"),
     "Recipe": ("phalanx.api.recipe", "Recipe"),
     "Run": ("phalanx.api.run", "Run"),
     "Score": ("phalanx.api.numbers", "Score"),
     "launch": ("phalanx.api.launch", "launch"),
     "load": ("phalanx.api.load", "load"),
+    "plan": ("phalanx.api.plan", "plan"),
     "plot": ("phalanx.api.plot", "plot"),
     "recipe": ("phalanx.api.recipe", "recipe"),
     "runs": ("phalanx.api.load", "runs"),
@@ -88,12 +94,13 @@ def _public(name: str) -> property:
 
 
 class _Package(ModuleType):
-    """This module. `phalanx.launch` and `phalanx.runs` are functions, and packages of those names exist too.
+    """This module. `launch`, `plan` and `runs` are functions of it, and packages of those names exist too.
 
     Python sets a package as an attribute of its parent when it is imported; here that must not hide the function.
     """
 
     launch = _public("launch")
+    plan = _public("plan")
     runs = _public("runs")
 
 

@@ -70,6 +70,13 @@ def bench_comm(
         fewer_is_better=[name for name in figures if "all-reduce" in name or "copies" in name],
         markdown=markdown,
         json_file=json_file,
+        measured={
+            "codecs": {
+                name: [figures[f"{name} encode GB/s"], figures[f"{name} decode GB/s"]]
+                for name in CODECS
+                if f"{name} encode GB/s" in figures
+            }
+        },
     )
 
 

@@ -102,6 +102,7 @@ def bench_io(
         versions=found.versions,
         markdown=markdown,
         json_file=json_file,
+        measured={"input_images_per_s": figures["images/s"]},
     )
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -35,10 +36,12 @@ def tell(
     versions: Mapping[str, str] | None = None,
     markdown: Path | None = None,
     json_file: Path | None = None,
+    measured: Mapping[str, Any] | None = None,
 ) -> Entry:
     """Print the tables, write the requested files, and add the results to the history.
 
-    Figures of the same `subject` are compared with one another later; `versions` are those of peers.
+    Figures of the same `subject` are compared with one another later; `versions` are those of peers. `measured` is what
+    `phalanx plan --from` reads in the JSON file (plan/measured.py has its fields).
     """
     for table in tables:
         console.print(Text(table.title, style="bold"))
@@ -51,7 +54,13 @@ def tell(
         _write(markdown, "\n\n".join(map(as_markdown, tables)) + f"\n\n{entry.command}\n")
     if json_file is not None:
         data = [{"title": t.title, "columns": t.columns, "rows": t.rows, "notes": t.notes} for t in tables]
-        _write(json_file, json.dumps(entry.as_dict() | {"tables": data}, indent=1, ensure_ascii=False) + "\n")
+        _write(
+            json_file,
+            json.dumps(
+                entry.as_dict() | {"measured": dict(measured or {}), "tables": data}, indent=1, ensure_ascii=False
+            )
+            + "\n",
+        )
     place = append(entry)
     if place is not None:
         print_line(console, f"remembered in {place}; `phalanx bench history` shows all")

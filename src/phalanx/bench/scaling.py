@@ -15,7 +15,7 @@ from phalanx.bench.report import tell
 from phalanx.bench.scaling_figure import draw_scaling
 from phalanx.bench.scaling_plan import ScalingKind, ScalingPlan, refuse_uneven
 from phalanx.bench.scaling_runs import MeasuredRun, run_of_independents, run_of_job
-from phalanx.bench.scaling_table import Pair, Results, make_figures, make_tables
+from phalanx.bench.scaling_table import Pair, Results, make_figures, make_tables, measured_of
 from phalanx.bench.training import TrainingFailed, train_together
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host, read_hostfile
@@ -26,8 +26,6 @@ from phalanx.observe.figures import refuse_other_endings
 from phalanx.observe.progress import progress
 from phalanx.observe.tables import print_line
 from phalanx.runs.folder import create_run
-
-KINDS: tuple[ScalingKind, ...] = ("weak", "strong")
 
 
 def bench_scaling(
@@ -43,7 +41,8 @@ def bench_scaling(
         place(hosts, {"trainer": max(plan.workers)})
     results: Results = {}
     failed: list[str] = []
-    cases: list[tuple[ScalingKind, int]] = [("weak", 1), *((kind, n) for kind in KINDS for n in plan.workers if n > 1)]
+    cases: list[tuple[ScalingKind, int]] = [(plan.kinds[0], 1)]
+    cases += [(kind, count) for kind in plan.kinds for count in plan.workers if count > 1]
     with progress(console, "percent of all steps", 200 * plan.rounds * len(cases)) as advance, _folder(plan) as folder:
         jobs = _Jobs(plan, hosts, folder, advance)
         for number in range(plan.rounds):
@@ -61,7 +60,7 @@ def bench_scaling(
                     cases.remove((kind, workers))
                     results.get(kind, {}).pop(workers, None)
                     continue
-                for each in KINDS if workers == 1 else (kind,):  # one worker is the same in both
+                for each in plan.kinds if workers == 1 else (kind,):  # one worker is the same in both
                     results.setdefault(each, {}).setdefault(workers, []).append(pair)
     notes = _notes(plan, hosts) + failed
     tables = make_tables(results, plan.subject, plan.batch_size, plan.rounds, notes)
@@ -76,6 +75,7 @@ def bench_scaling(
         subject=plan.subject,
         markdown=markdown,
         json_file=json_file,
+        measured=measured_of(plan, results),
     )
 
 

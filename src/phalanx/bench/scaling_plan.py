@@ -8,6 +8,7 @@ from phalanx.bench.training import synthetic
 from phalanx.errors import UserError
 
 ScalingKind = Literal["weak", "strong"]
+KINDS: tuple[ScalingKind, ...] = ("weak", "strong")
 WARM_UP = 2  # steps that are not counted, and steps between events
 
 
@@ -26,10 +27,13 @@ class ScalingPlan:
     rounds: int
     launcher: str | None
     hostfile: Path | None
+    compress: str = "none"
+    kinds: tuple[ScalingKind, ...] = KINDS
 
     @property
     def how(self) -> str:
-        return f"pserver {self.mode}, servers: {self.servers}" if self.method == "pserver" else self.method
+        how = f"pserver {self.mode}, servers: {self.servers}" if self.method == "pserver" else self.method
+        return how if self.compress == "none" else f"{how}, {self.compress}"
 
     @property
     def subject(self) -> str:
@@ -55,6 +59,8 @@ class ScalingPlan:
             words += ["--update-method", self.method, "--workers", str(workers)]
             if self.method == "pserver":
                 words += ["--servers", str(self.servers), "--mode", self.mode]
+            if self.compress != "none" and workers > 1:
+                words += ["--compress", self.compress]
         return words
 
 
@@ -73,6 +79,8 @@ def parse_workers(text: str) -> tuple[int, ...]:
 
 def refuse_uneven(plan: ScalingPlan) -> None:
     """Strong scaling shares one batch among the workers, and batch norm needs two samples at least."""
+    if "strong" not in plan.kinds:
+        return
     most = max(plan.workers)
     for count in plan.workers:
         if plan.batch_size % count or plan.batch_size < 2 * count:

@@ -3,9 +3,10 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from phalanx.bench.report import Table
-from phalanx.bench.scaling_plan import ScalingKind
+from phalanx.bench.scaling_plan import ScalingKind, ScalingPlan
 from phalanx.bench.scaling_runs import PARTS, MeasuredRun
 
 LITTLE = 0.03  # of the time: too little for a reason
@@ -142,12 +143,34 @@ def _time_table(results: Results, notes: tuple[str, ...]) -> Table:
     for kind, by_workers in results.items():
         for row in make_rows(by_workers):
             for name, run in (("job", row.job), ("independent", row.independent)):
-                if row.workers == 1 and kind == "strong":
-                    continue  # the same as in weak scaling
+                if row.workers == 1 and kind != next(iter(results)):
+                    continue  # one worker is the same in both
                 milliseconds = [run.step_s, *(run.parts[part] for part in PARTS), run.other_s]
                 label = f"{kind}, {row.workers}, {name}" if row.workers > 1 else f"1, {name}"
                 cells.append([label, *(f"{1e3 * seconds:,.1f}" for seconds in milliseconds)])
     return Table("Where a step's time goes, ms, means over workers", ("", "step", *PARTS, "between"), cells, notes)
+
+
+def measured_of(plan: ScalingPlan, results: Results) -> dict[str, Any]:
+    """For `phalanx plan --check`. One worker's speed is that of independent trainers, which share its hardware too."""
+    rows = []
+    for kind, by_workers in results.items():
+        for row in make_rows(by_workers):
+            if row.workers == 1 and kind != plan.kinds[0]:
+                continue  # one worker is the same in both
+            rows.append(
+                {
+                    "workers": row.workers,
+                    "method": plan.method,
+                    "servers": plan.servers if plan.method == "pserver" else 1,
+                    "mode": plan.mode,
+                    "compress": plan.compress,
+                    "batch_size": plan.batch_of(kind, row.workers),
+                    "images_per_s": row.images_per_s,
+                    "alone_images_per_s": row.independent.images_per_s / row.workers,
+                }
+            )
+    return {"model": plan.model, "image_size": plan.size, "batch_size": plan.batch_size, "rows": rows}
 
 
 def make_figures(results: Results) -> dict[str, float]:

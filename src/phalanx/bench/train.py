@@ -126,6 +126,12 @@ def bench_train(
         versions=found.versions,
         markdown=markdown,
         json_file=json_file,
+        measured={
+            "model": plan.model,
+            "image_size": plan.size,
+            "batch_size": plan.batch_size,
+            "images_per_s": statistics.median(measured.lines[OURS].rates.values()),
+        },
     )
     if measured.stopped:
         raise KeyboardInterrupt

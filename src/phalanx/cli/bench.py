@@ -53,6 +53,8 @@ def scaling(
     update_method: Annotated[str, typer.Option(help="collective or pserver")] = "collective",
     mode: Annotated[str | None, typer.Option(help="pserver: sync, async, ssp:S; default sync")] = None,
     servers: Annotated[int | None, typer.Option(min=1, help="pserver: how many; default 1")] = None,
+    compress: Annotated[str, typer.Option(help="as for `phalanx train`: none, fp16, 2bit …")] = "none",
+    only: Annotated[str | None, typer.Option(help="weak or strong; default both")] = None,
     model: Annotated[str, typer.Option(help="a name that `phalanx models` lists")] = "resnet50",
     batch_size: Annotated[int, typer.Option(min=2, help="weak: of each worker; strong: of all together")] = 16,
     size: Annotated[int, typer.Option(min=1, help="height and width of the images")] = 224,
@@ -66,7 +68,7 @@ def scaling(
 ) -> None:
     """Scaling: time, speed-up and efficiency by number of workers, weak and strong, and where the rest is lost."""
     from phalanx.api.launch_options import LAUNCHERS
-    from phalanx.bench.scaling_plan import ScalingPlan, parse_workers, refuse_uneven
+    from phalanx.bench.scaling_plan import KINDS, ScalingPlan, parse_workers, refuse_uneven
     from phalanx.cli.launch import parse_train
     from phalanx.cli.main import request_from
 
@@ -85,9 +87,12 @@ def scaling(
     launcher = launcher or ("ssh" if hostfile else None)
     if launcher is not None and launcher not in LAUNCHERS:
         raise UserError(f"there is no launcher {launcher!r}", why="unknown name", remedy=nearest(launcher, LAUNCHERS))
+    if only not in (None, *KINDS):
+        raise UserError(f"--only {only} is not known", why="unknown kind of scaling", remedy="weak or strong")
+    kinds = tuple(kind for kind in KINDS if only in (None, kind))
     counts = parse_workers(workers)
     job = (update_method, mode or "sync", servers or 1)
-    plan = ScalingPlan(counts, *job, model, batch_size, size, steps, rounds, launcher, hostfile)
+    plan = ScalingPlan(counts, *job, model, batch_size, size, steps, rounds, launcher, hostfile, compress, kinds)
     refuse_uneven(plan)
     request_from(parse_train(plan.words("weak", max(counts), independent=False)))  # raises the errors of `train`
     from phalanx.bench.scaling import bench_scaling

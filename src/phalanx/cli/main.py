@@ -13,6 +13,7 @@ from phalanx import __version__
 from phalanx.cli.bench import app as bench_app
 from phalanx.cli.data import app as data_app
 from phalanx.cli.launch import app as launch_app
+from phalanx.cli.plan import app as plan_app
 from phalanx.cli.service import app as service_app
 from phalanx.errors import UserError
 from phalanx.machine.openmp import let_idle_threads_spin_while_alone
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app)
 app.add_typer(launch_app)
+app.add_typer(plan_app)
 app.add_typer(service_app)
 Checkpointed = Annotated[Path, typer.Argument(help="a run folder (its best checkpoint) or one checkpoint")]
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from phalanx.exchange.base import Applied
+from phalanx.exchange.collective.buckets import BUCKET_MIB
 from phalanx.exchange.collective.failures import collective_call, lost_if_distributed, lost_worker, raise_if_lost
 from phalanx.exchange.collective.peer_watch import PeerWatch
 from phalanx.exchange.compress.hooks import register
@@ -112,7 +113,8 @@ class _Inner(nn.Module):
 def distributed(model: nn.Module) -> DistributedDataParallel:
     """DDP whose batch-norm statistics stay each worker's own between evaluations: `sync_buffers` averages them."""
     known = inspect.signature(DistributedDataParallel).parameters
+    shared: dict[str, Any] = {"bucket_cap_mb": BUCKET_MIB, "gradient_as_bucket_view": True}
     with ddp_without_dynamo():
         if "forward_sync_buffers" in known:  # the newer name
-            return DistributedDataParallel(model, forward_sync_buffers=False, gradient_as_bucket_view=True)
-        return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+            return DistributedDataParallel(model, forward_sync_buffers=False, **shared)
+        return DistributedDataParallel(model, broadcast_buffers=False, **shared)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from phalanx.errors import UserError
 from phalanx.exchange.compress.codec import CHUNK, Codec, chunks, finite_norm, poison, put
+from phalanx.exchange.compress.wire_sizes import half_bytes, plain_bytes
 
 
 class PlainCodec(Codec):
@@ -13,7 +14,7 @@ class PlainCodec(Codec):
     keeps_residual = False
 
     def wire_bytes(self, numel: int) -> int:
-        return 4 * numel
+        return plain_bytes(numel)
 
     def _write(self, gradient: Tensor, residual: Tensor, payload: Tensor) -> None:
         payload.copy_(gradient.view(torch.uint8))
@@ -34,7 +35,7 @@ class CastCodec(Codec):
         self._num_summed = num_summed
 
     def wire_bytes(self, numel: int) -> int:
-        return 2 * numel
+        return half_bytes(numel)
 
     def _write(self, gradient: Tensor, residual: Tensor, payload: Tensor) -> None:
         if finite_norm(gradient) is None:

@@ -6,15 +6,14 @@ values keep their sum, but for rounding; the residual keeps the rest.
 """
 
 import ctypes
-import math
 
 import torch
 from torch import Tensor
 
 from phalanx.exchange.compress.codec import CHUNK, BadPayload, Codec, chunks, finite_norm, poison, put
+from phalanx.exchange.compress.wire_sizes import ONE_BIT_HEADER as HEADER
+from phalanx.exchange.compress.wire_sizes import one_bit_bytes
 from phalanx.native.build import load_library
-
-HEADER = 8  # bytes of the two means
 
 
 class OneBitCodec(Codec):
@@ -24,7 +23,7 @@ class OneBitCodec(Codec):
         self._library = _load() if native else None
 
     def wire_bytes(self, numel: int) -> int:
-        return HEADER + 4 * math.ceil(numel / 32)
+        return one_bit_bytes(numel)
 
     def _write(self, gradient: Tensor, residual: Tensor, payload: Tensor) -> None:
         if finite_norm(gradient) is None:

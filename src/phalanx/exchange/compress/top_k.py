@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from phalanx.exchange.compress.codec import BadPayload, Codec, finite_norm, poison
+from phalanx.exchange.compress.wire_sizes import top_k_bytes, top_k_count
 from phalanx.native.build import load_library
 
 
@@ -23,10 +24,10 @@ class TopKCodec(Codec):
 
     def num_sent(self, numel: int) -> int:
         """How many of `numel` values a payload holds."""
-        return min(numel, max(1, round(self._ratio * numel)))
+        return top_k_count(self._ratio, numel)
 
     def wire_bytes(self, numel: int) -> int:
-        return 8 * self.num_sent(numel)
+        return top_k_bytes(self._ratio, numel)
 
     def _write(self, gradient: Tensor, residual: Tensor, payload: Tensor) -> None:
         if finite_norm(gradient) is None:

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from phalanx.exchange.compress.codec import CHUNK, BadPayload, Codec, chunks, finite_norm, poison, put
+from phalanx.exchange.compress.wire_sizes import TWO_BIT_HEADER as HEADER
+from phalanx.exchange.compress.wire_sizes import two_bit_bytes
 from phalanx.native.build import load_library
-
-HEADER = 4  # bytes of the threshold
 
 
 class TwoBitCodec(Codec):
@@ -33,7 +33,7 @@ class TwoBitCodec(Codec):
         self._library = _load() if native else None
 
     def wire_bytes(self, numel: int) -> int:
-        return HEADER + 4 * math.ceil(numel / 16)
+        return two_bit_bytes(numel)
 
     def _write(self, gradient: Tensor, residual: Tensor, payload: Tensor) -> None:
         norm = finite_norm(gradient)

@@ -1,14 +1,17 @@
-"""Cutting a model's parameters into slices: what is sent in one message, updates at once and has one version."""
+"""Cutting a model's parameters into slices: what is sent in one message, updates at once and has one version.
+
+`phalanx plan` cuts models too, without torch: so it is imported only where tensors are.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from phalanx.config.schema import OptimConfig
 from phalanx.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CUT_AT = 64  # elements: vectorised kernels then see the same tails as on the whole tensor, so results are bit-identical
 _ALIGN = 16  # elements: every piece starts on a cache line
@@ -30,7 +33,7 @@ class Layout:
     stride: tuple[int, ...]
 
     @classmethod
-    def of(cls, tensor: Tensor) -> "Layout":
+    def of(cls, tensor: "Tensor") -> "Layout":
         return cls(tuple(tensor.shape), tuple(tensor.stride()))
 
 
@@ -121,7 +124,7 @@ def offsets(slices: Iterable[Slice], start: int) -> tuple[dict[int, int], int]:
     return places, end
 
 
-def views(flat: Tensor, slice_: Slice, layouts: Mapping[str, Layout]) -> list[Tensor]:
+def views(flat: "Tensor", slice_: Slice, layouts: Mapping[str, Layout]) -> "list[Tensor]":
     """A slice's pieces as tensors over its memory: whole parameters in their own shape, others one-dimensional."""
     found = []
     for piece in slice_.pieces:
@@ -133,20 +136,22 @@ def views(flat: Tensor, slice_: Slice, layouts: Mapping[str, Layout]) -> list[Te
     return found
 
 
-def part_of(tensor: Tensor, piece: Piece) -> Tensor:
+def part_of(tensor: "Tensor", piece: Piece) -> "Tensor":
     """A piece's elements of a whole parameter (or of its gradient or its momentum), without a copy."""
     return tensor if piece.whole else in_memory_order(tensor)[piece.start : piece.stop]
 
 
-def in_memory_order(tensor: Tensor) -> Tensor:
+def in_memory_order(tensor: "Tensor") -> "Tensor":
     """All elements of a dense tensor as they lie in memory."""
     return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
 
 
-def like(layout: Layout, value: Tensor) -> Tensor:
+def like(layout: Layout, value: "Tensor") -> "Tensor":
     """The same values, lying in memory as the parameter does: optimizers read state and parameter side by side."""
     if tuple(value.stride()) == layout.stride:
         return value
+    import torch
+
     return torch.empty_strided(layout.shape, layout.stride, dtype=value.dtype).copy_(value)
 
 
