@@ -43,7 +43,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" and BUDGET.seconds is not None and "fuzz" in report.keywords:
         report.sections.append(("fuzz", f"{BUDGET.examples:,} examples"))
-        print(f" {BUDGET.examples:,} examples in {report.duration:.0f} s", flush=True)  # noqa: T201
+        print(f" {BUDGET.examples:,} examples in {report.duration:.0f} s", flush=True)
 
 
 def _repeats(item: pytest.Item) -> bool:

@@ -17,6 +17,7 @@ from phalanx.data.service.server import Server
 from phalanx.data.service.terms import Terms, terms_of
 from phalanx.data.service.wire import DataMessageKind, Header, make_seal
 from phalanx.net.seal import as_json, from_json
+from phalanx.net.server_channel import ServerChannel
 from tests.data.service.servers import pipeline_of
 from tests.fuzz.budget import fuzz
 from tests.fuzz.guard import guarded
@@ -30,20 +31,20 @@ SEAL = make_seal(KEY)
 def served() -> tuple[Pipeline, Terms]:
     config = resolve([parse_override("data.source=digits")]).config
     pipeline = pipeline_of(config)
-    return pipeline, terms_of(config, pipeline)
+    return pipeline, terms_of(config, pipeline, "the data server")
 
 
 class Trainer:
     """A connection that has the key, and a server at its other end."""
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> None:
-        self._router, self._dealer = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
-        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._router.bind(address)
+        options = {zmq.ROUTER_MANDATORY: 1}
+        channel = ServerChannel(context, address, KEY, "the server", harm="read the data", options=options)
+        self._router, self._dealer = channel.socket, context.socket(zmq.DEALER)
         self._dealer.connect(address)
         self._done: list[FinishedBatch] = []
         self._workers = BatchWorkers(served()[0], None, self._done.append)
-        self._server = Server(self._router, KEY, self._workers, served()[1], Journal(None, lambda text: None))
+        self._server = Server(channel, KEY, self._workers, served()[1], Journal(None, lambda text: None))
 
     def send(self, header: Header, control: bytes = b"", body: bytes | None = None) -> None:
         self._dealer.send_multipart(SEAL.frames(header, control, body))

@@ -24,6 +24,7 @@ from phalanx.exchange.pserver.server import Server
 from phalanx.exchange.pserver.wire import Header, MessageKind, make_seal
 from phalanx.net.messages import unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
+from phalanx.net.server_channel import ServerChannel
 from phalanx.optim.schedule import Schedule
 from tests.fuzz.budget import fuzz
 from tests.fuzz.guard import guarded
@@ -80,11 +81,11 @@ class Worker:
     """A connection that has the key, and a server at its other end."""
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> None:
-        self._router, self._dealer = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
-        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._router.bind(address)
+        options = {zmq.ROUTER_MANDATORY: 1}
+        channel = ServerChannel(context, address, KEY, "the server", harm="change the model", options=options)
+        self._router, self._dealer = channel.socket, context.socket(zmq.DEALER)
         self._dealer.connect(address)
-        self.server = Server(self._router, 0, KEY, Journal(None), Presence(self._router, KEY, 30.0, 1.0))
+        self.server = Server(channel, 0, KEY, Journal(None), Presence(self._router, KEY, 30.0, 1.0))
         self._seal = make_seal(KEY)
 
     def send(self, header: Header, control: bytes = b"", body: bytes | None = None) -> None:

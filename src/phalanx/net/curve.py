@@ -22,8 +22,8 @@ def largest_message(address: str) -> int:
 
 
 def is_private(address: str) -> bool:
-    """Whether only processes of this user reach an address: a socket in a folder (`net/bind.py` checks its mode)."""
-    return urlsplit(address).scheme == "ipc"
+    """Whether only processes of this user reach an address: a socket in a folder, of a mode that `net/bind.py` sets."""
+    return urlsplit(address).scheme in ("ipc", "inproc")
 
 
 def needs_curve(address: str, key: str) -> bool:

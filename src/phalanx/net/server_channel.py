@@ -46,7 +46,7 @@ class ServerChannel:
         self._arrived: deque[tuple[bytes, list[LaneFrame]]] = deque()
         self._wakeup = Wakeup()
         parts = urlsplit(self.address)
-        self._lanes = None if parts.scheme == "ipc" else LaneServer(parts.hostname or "", self._deliver, silence_s)
+        self._lanes = LaneServer(parts.hostname or "", self._deliver, silence_s) if parts.scheme == "tcp" else None
 
     def watch(self, loop: PollLoop, handler: Callable[[], None]) -> None:
         """Have a loop call the handler when messages are there."""
