@@ -12,7 +12,9 @@ from rich.console import Console
 from phalanx.commands.data_verify import verify_data
 from phalanx.data.base import View
 from phalanx.data.decode.images import BadImage, Decoding, Target, decode_all, decode_by_pillow
+from phalanx.data.decode.jpeg import BY_LIBRARY, LEFT, DecodeSettings
 from phalanx.data.decode.limits import Limits, count_scans
+from phalanx.data.decode.resize import address
 from phalanx.data.order import Indices
 from phalanx.data.pack.images import Treatment
 from phalanx.data.sources.encoded import EncodedSource
@@ -28,6 +30,16 @@ def with_scans(count: int) -> bytes:
     data = jpeg(photograph(24, 32), progressive=True)
     last = data[data.rindex(b"\xff\xda") : -len(END)]
     return data[: -len(END)] + last * (count - count_scans(data)) + END
+
+
+def with_a_scan_for_each_coefficient() -> bytes:
+    """A progressive JPEG of 65 scans with nothing wrong about it: each coefficient comes by itself, and is 0."""
+    data = jpeg(np.full((24, 32, 3), 90, dtype=np.uint8), "L", progressive=True)
+    first = data[: data.index(b"\xff\xc4", data.index(b"\xff\xda"))]
+    table = b"\xff\xc4\0\x14\x10\1" + bytes(15) + b"\0"  # one code of one bit: the block ends
+    spans = [(0, 0, 0x10), *((k, k, 0) for k in range(1, 64))]  # the last bit of the first coefficient, then the others
+    scans = (b"\xff\xda\0\x08\1\1\0" + bytes(span) + b"\0\x0f" for span in spans)  # a bit for each of twelve blocks
+    return first + table + b"".join(scans) + END
 
 
 def whole(positions: Indices, sizes: Indices) -> list[View]:
@@ -71,6 +83,23 @@ def test_a_jpeg_of_a_thousand_scans_is_refused(reason_of: Callable[[bytes, Limit
     assert reason_of(many, Limits(10**6, 100)) == "it has 1,000 scans; more than data.max_scans=100"
     assert reason_of(many, Limits(10**6, 1000)) == ""
     assert reason_of(with_scans(100), Limits(10**6, 100)) == ""
+
+
+@EITHER
+def test_so_is_one_that_libjpeg_has_nothing_against(reason_of: Callable[[bytes, Limits], str]) -> None:
+    data = with_a_scan_for_each_coefficient()
+    assert reason_of(data, Limits(10**6, 65)) == ""
+    assert reason_of(data, Limits(10**6, 64)) == "it has 65 scans; more than data.max_scans=64"
+
+
+def test_native_code_keeps_to_the_limit_by_itself() -> None:
+    decoder, data, out = native(), with_a_scan_for_each_coefficient(), np.zeros((8, 8, 3), dtype=np.uint8)
+    if decoder.library is None:
+        pytest.skip("libjpeg-turbo is not installed")
+    for max_scans, who in ((65, BY_LIBRARY), (64, LEFT)):
+        settings = DecodeSettings(8, 3, exact=True, limits=Limits(10**6, max_scans))
+        assert decoder.decode([data], [View(0, 0, 8, 8)], settings, [address(out)]).tolist() == [who]
+    assert 88 <= out.min() == out.max() <= 92
 
 
 @EITHER
