@@ -65,7 +65,8 @@ def test_odd_files_in_folders(odd: list[tuple[str, str]]) -> None:
             path = folder / name
             with contextlib.suppress(FileExistsError, NotADirectoryError, OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                ODD[kind](path)
+                if not os.path.lexists(path):  # writing into a pipe of an earlier turn would wait for ever
+                    ODD[kind](path)
         for source in (".", "folder:.", odd[0][0]):
             if source.isprintable():
                 use(folder, source)
