@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tests.lab.hosts import Lab, Process
 
-PROGRESS = re.compile(r"epoch \d+ batch \d+/\d+ step (\d+): |epoch \d+ done: |validation at step \d+: ")
+_USUAL = r"epoch \d+ done: |validation at step \d+: |data: \d+ samples/s from "
+PROGRESS = re.compile(rf"epoch \d+ batch \d+/\d+ step (\d+): |{_USUAL}")
 _OUTCOME = re.compile(
     r"(\S+ \| )?(done$|(best|last|trained|speed|folder|next|workers|job finished|checkpoints are on)[: ])"
 )
