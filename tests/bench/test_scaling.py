@@ -14,6 +14,7 @@ from phalanx.bench.scaling_runs import MeasuredRun, rate_together, run_of_indepe
 from phalanx.bench.scaling_table import Pair, Results, make_figures, make_rows, make_tables, reason
 from phalanx.bench.training import Trained, Training, TrainingFailed, last_words, train_together
 from phalanx.errors import UserError
+from phalanx.plan.measured import Measurement
 from tests.data.samples import assert_helpful
 
 
@@ -37,10 +38,9 @@ def plan(**changes: object) -> ScalingPlan:
 @pytest.mark.usefixtures("own_cache")
 def test_jobs_are_run_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("phalanx.bench.scaling.KINDS", ("weak",))  # strong takes the same way, and as long again
     bench_scaling(
         Console(file=(tmp_path / "screen").open("w"), width=200),
-        plan(),
+        plan(kinds=("weak",)),  # strong takes the same way, and as long again
         markdown=tmp_path / "scaling.md",
         json_file=tmp_path / "scaling.json",
         plot=tmp_path / "scaling.svg",
@@ -55,6 +55,9 @@ def test_jobs_are_run_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert step > 0
         assert compute > 0
         assert (exchange > 0) == ("2, job" in who)  # nobody else exchanges anything
+    one, two = Measurement.model_validate(told["measured"]).rows  # as `phalanx plan --check` reads it
+    assert (one.workers, two.workers, two.method, two.batch_size) == (1, 2, "collective", 4)
+    assert two.alone_images_per_s is not None
     assert "| 2 |" in (tmp_path / "scaling.md").read_text()
     assert "<svg" in (tmp_path / "scaling.svg").read_text()
     (entry,) = entries("scaling")
@@ -76,6 +79,14 @@ def test_a_worker_at_its_own_pace_over_hosts(tmp_path: Path) -> None:
     assert run.images_per_s > 0
     assert run.step_s == pytest.approx(4 / run.images_per_s)
     assert run.parts["compute"] > 0
+
+
+def test_compression_is_of_several_workers() -> None:
+    asked = plan(compress="2bit")
+    assert asked.subject.startswith("collective, 2bit")
+    assert asked.words("weak", 2, independent=False)[-2:] == ["--compress", "2bit"]
+    assert "--compress" not in asked.words("weak", 1, independent=False)
+    assert "--compress" not in asked.words("weak", 2, independent=True)
 
 
 def test_one_that_fails_ends_all_and_is_quoted(tmp_path: Path) -> None:

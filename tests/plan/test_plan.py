@@ -213,6 +213,12 @@ def test_files_of_bench_feed_a_plan(tmp_path: Path) -> None:
         phalanx.plan("cifar10-resnet20", V100, measured=file)
     file.write_text(json.dumps({"measured": {"input_images_per_s": 500.0}}))
     assert phalanx.plan("imagenet-resnet50", V100, measured=file).constraint.kind == "input"
+    file.write_text(json.dumps({"measured": {"codecs": {"2bit": [0.01, 0.01], "2bit:1": [1, 1]}}}))
+    packed = {"exchange.compress": "2bit", "exchange.method": "pserver"}
+    slow = phalanx.plan("imagenet-resnet50", V100, measured=file, settings=packed)
+    assert (
+        slow.asked.step_s.expected > 2 * phalanx.plan("imagenet-resnet50", V100, settings=packed).asked.step_s.expected
+    )
     file.write_text("{}")
     with pytest.raises(UserError, match="has no measurement"):
         read_measurement(file)

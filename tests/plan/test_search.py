@@ -26,7 +26,7 @@ RECIPES = st.sampled_from([("imagenet-resnet50", ()), ("cifar10-resnet20", ()), 
 ASKED = st.sampled_from([(), ("exchange.method=pserver",), ("exchange.method=pserver", "exchange.mode=async")])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(CLUSTERS, RECIPES, ASKED)
 def test_no_neighbour_of_the_recommendation_is_faster(
     cluster: dict[str, object], recipe: tuple[str, tuple[str, ...]], asked: tuple[str, ...]

@@ -110,7 +110,7 @@ METHODS = st.sampled_from(["collective", "pserver"])
 MODES = st.sampled_from(["sync", "async", "ssp:2"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.integers(1000, 8 * MB), min_size=1, max_size=6),
     *(METHODS, MODES, st.integers(1, 12), st.integers(1, 4), st.integers(1, 4)),

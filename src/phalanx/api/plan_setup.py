@@ -42,7 +42,6 @@ def make_setup(asked: Asked) -> tuple[Setup, tuple[int, ...]]:
     run = Path(asked.subject) if asked.subject and is_run(Path(asked.subject)) else None
     found: list[tuple[str, Measurement]] = []
     if run is not None:
-        base = [Layer(f"the run {run}", {})]
         read = read_run(run)
         base = [Layer(f"the run {run}", read.config.model_dump(mode="json"))]
         found.append((f"the run {run}", read.found))
@@ -122,8 +121,12 @@ def _with_measured(setup: Setup, found: Sequence[tuple[str, Measurement]]) -> Se
             changes["spread"] = one.spread
         if one.input_images_per_s and setup.cluster.input_images_per_s is None:
             changes["input_images_per_s"] = one.input_images_per_s
+        if one.codecs:
+            known = setup.cluster.table.software.codecs
+            changes["codecs"] = {name: list(speeds) for name, speeds in one.codecs.items() if name in known}
         if changes:
-            setup = replace(setup.but(setup.cluster.but(**changes)), basis=f"measured: {origin}")
+            basis = f"measured: {origin}" if "speed" in changes else setup.basis
+            setup = replace(setup.but(setup.cluster.but(**changes)), basis=basis)
     return setup
 
 

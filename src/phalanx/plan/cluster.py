@@ -46,11 +46,12 @@ class Cluster(Entry):
     )
     speed: Measured | None = Field(None, description="one worker's measured speed with this recipe's model")
     devices: dict[str, Device] = Field({}, description="further lines of the table of devices")
+    codecs: dict[str, tuple[Above0, Above0]] = Field({}, description="GB/s of float32: encode, decode, by compression")
     links: dict[str, Link] = Field({}, description="and of the table of links")
 
     @property
     def table(self) -> Table:
-        return known_table().with_lines(self.devices, self.links)
+        return known_table().with_lines(self.devices, self.links, self.codecs)
 
     def but(self, **changes: Any) -> "Cluster":
         return make_cluster({**self.model_dump(exclude_unset=True), **changes}, "the changed cluster")

@@ -102,9 +102,18 @@ class Table(Entry):
     links: dict[str, Link]
     software: Software
 
-    def with_lines(self, devices: Mapping[str, Device], links: Mapping[str, Link]) -> "Table":
+    def with_lines(
+        self,
+        devices: Mapping[str, Device],
+        links: Mapping[str, Link],
+        codecs: Mapping[str, tuple[float, float]],
+    ) -> "Table":
         """The same with the user's own lines."""
-        return self.model_copy(update={"devices": {**self.devices, **devices}, "links": {**self.links, **links}})
+        if not (devices or links or codecs):
+            return self
+        software = self.software.model_copy(update={"codecs": {**self.software.codecs, **codecs}})
+        changed = {"devices": {**self.devices, **devices}, "links": {**self.links, **links}, "software": software}
+        return self.model_copy(update=changed)
 
     def device(self, name: str) -> Device:
         found = self.devices.get(name.lower())

@@ -115,9 +115,8 @@ class Setup:
         if cluster.data_servers and cluster.cores:
             served = cluster.data_servers * cluster.cores * software.input.images_per_s / cluster.hosts
             pixels = self.data.channels * self.data.image_size**2
-            rates.append(min(served, self.link.speed() / pixels) + (sum(rates) if self.device.is_cpu else 0.0))
-            rates = [max(rates)]
-        if cluster.disk:
+            rates = [min(served, self.link.speed() / pixels)]  # instead of making them
+        elif cluster.disk:
             rates.append(cluster.disk / cluster.image_bytes)
         return min(rates) if rates else None
 
