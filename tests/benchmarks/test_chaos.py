@@ -33,15 +33,20 @@ def events(run: Path, *records: dict[str, object]) -> Path:
     return run
 
 
-START = {"kind": "start", "train_samples": 10, "val_samples": 5}
+START: dict[str, object] = {
+    **{"kind": "start", "command": "", "model": "", "parameters": 1, "data": "", "train_samples": 10, "val_samples": 5},
+    **{"classes": 2, "steps_per_epoch": 3, "total_steps": 9, "samples_per_step": 4, "decisions": {}, "notes": []},
+}
+MEANS = {"batch": 1, "batches": 3, "loss": 1.0, "top1": 0.5, "topk": 0.5, "lr": 0.1, "samples_per_s": 1.0}
+TIMES = {"data_s": 0.1, "compute_s": 0.1, "exchange_s": 0.1, "update_s": 0.1}
 
 
 def step(number: int, first: int, end: int) -> dict[str, object]:
-    return {"kind": "step", "step": number, "used": [[1, first, end]]}
+    return {"kind": "step", "step": number, "epoch": 1, **MEANS, **TIMES, "used": [[1, first, end]]}
 
 
 def resumed(number: int) -> dict[str, object]:
-    return {"kind": "resume", "step": number, "saved_step": number}
+    return {"kind": "resume", "step": number, "saved_step": number, "checkpoint": "", "warnings": []}
 
 
 @pytest.mark.parametrize(

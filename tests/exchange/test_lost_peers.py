@@ -251,7 +251,7 @@ def listening(lab: Lab, host: str) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("servers", "expected"),
     [
-        (["-s", "1"], [(1, 0), (0, 0)]),  # the server
+        (["-s", "1"], [(2, 0), (0, 0)]),  # the server, and its lanes
         ([], [(2, 1), (1, 1)]),  # the first trainer's store, and for each a port that says it is there; and gloo's
     ],
     ids=["pserver", "collective"],

@@ -91,7 +91,7 @@ def test_damage_is_remarked_and_what_can_be_read_is(digits_run: Path, tmp_path: 
         assert (found.best_top1, found.final_topk, found.state) == (whole.best_top1, whole.final_topk, "finished")
     (run / "summary.json").unlink()
     found = row(run)
-    assert "events.jsonl has an invalid event" in found.remarks[1]
+    assert "events.jsonl, line 10 is not an event" in found.remarks[1]
     assert (found.best_top1, found.state) == (None, "unknown")
     (run / "events.jsonl").write_text("")
     assert "training has not begun" in row(run).remarks

@@ -47,8 +47,10 @@ class ClientChannel:
         self._uses_lane = urlsplit(address).scheme == "tcp"
         self._loop = LaneLoop() if self._uses_lane else None
         self._wakeup = Wakeup()
-        self._lock = threading.Lock()  # over the next two: the loop's thread opens the lane, the caller's sends
-        self._lane: Lane | None = None
+        self._lock = threading.Lock()  # over the next three: the loop's thread opens the lane, the caller's sends
+        self._opening = False
+        self._opened: Lane | None = None  # the loop's thread alone uses it
+        self._lane: Lane | None = None  # once the server has accepted it
         self._waiting: list[list[Buffer]] = []  # large messages, until the lane is open
         self._asked = 0.0
         self._arrived: deque[list[LaneFrame]] = deque()
@@ -125,6 +127,10 @@ class ClientChannel:
             )
         except (Refused, KeyError, TypeError, ValueError):
             return
+        with self._lock:
+            if self._opening or self._lane is not None:
+                return  # it was asked for twice
+            self._opening = True
         threading.Thread(
             target=self._connect_lane, args=(port, token, outgoing, incoming), name="phalanx-lane", daemon=True
         ).start()
@@ -136,29 +142,40 @@ class ClientChannel:
             tune(connection, self._silence_s)
             connection.sendall(token)
         except OSError:
-            return  # asked for again
+            self._opening = False  # asked for again
+            return
         assert self._loop is not None
         lane = Lane(self._loop, connection, outgoing, incoming, self._deliver, self._forget)
-        with self._lock:
-            if self._lane is not None or self._closed:
-                connection.close()
-                return
-            self._lane, waiting = lane, self._waiting
-            for frames in waiting:
-                lane.send(frames, copy=False)
-            self._waiting = []
-        self._loop.call(lane.start)
+        self._loop.call(lambda: self._start(lane))
+
+    def _start(self, lane: Lane) -> None:
+        self._opened = lane
+        if self._closed:
+            lane.close()
+        else:
+            lane.start()
 
     def _deliver(self, frames: list[LaneFrame]) -> None:
+        if self._lane is None:
+            self._accepted()
+            return
         self._arrived.append(frames)
         self._wakeup.set()
 
+    def _accepted(self) -> None:
+        """The server's first message: the lane is open, and takes what waits for it."""
+        with self._lock:
+            assert self._opened is not None
+            self._lane, self._opening = self._opened, False
+            for frames in self._waiting:
+                self._lane.send(frames, copy=False)
+            self._waiting = []
+
     def _forget(self, lane: Lane) -> None:
         with self._lock:
-            if self._lane is lane:
-                self._lane, self._asked = None, 0.0
+            self._lane, self._opened, self._opening, self._asked = None, None, False, 0.0
         self._wakeup.set()  # the caller asks for another one
 
     def _end(self) -> None:
-        if self._lane is not None:
-            self._lane.close()
+        if self._opened is not None:
+            self._opened.close()

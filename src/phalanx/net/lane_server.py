@@ -18,6 +18,7 @@ from phalanx.net.lane_loop import LaneLoop
 from phalanx.net.listeners import LANES, note_listener
 
 TOKEN_BYTES = 32
+OPEN = b"open"  # the server's first message on a lane: it has accepted the token
 _TOKEN_S = 10.0  # within which a connection has to send its token
 _ISSUED_S = 60.0  # within which a token has to be used
 _MOST_UNPROVEN = 64  # connections without a token at a time
@@ -25,13 +26,12 @@ _MOST_UNPROVEN = 64  # connections without a token at a time
 
 @dataclass
 class _Issued:
-    """A lane that a client was told to open, and what waits for it."""
+    """A lane that a client was told to open."""
 
     identity: bytes
     keys: tuple[bytes, bytes]  # from client to server, and back
     encrypt: bool
     since: float = field(default_factory=time.monotonic)
-    waiting: list[list[Buffer]] = field(default_factory=list)
 
 
 class _Unproven:
@@ -50,9 +50,10 @@ class LaneServer:
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
         note_listener(LANES, f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}")
-        self._lock = threading.Lock()  # over the next two: the server's thread sends while the loop's opens lanes
+        self._lock = threading.Lock()  # over the next three: the server's thread sends while the loop's opens lanes
         self._issued: dict[bytes, _Issued] = {}  # by token
         self._lanes: dict[bytes, Lane] = {}  # by identity
+        self._waiting: dict[bytes, list[list[Buffer]]] = {}  # by identity: messages, until its lane is open
         self._unproven: deque[_Unproven] = deque()
         self._loop = LaneLoop(self._tick)
         self._loop.call(lambda: self._loop.watch(self._listener, selectors.EVENT_READ, self._accept))
@@ -62,9 +63,8 @@ class LaneServer:
         token = secrets.token_bytes(TOKEN_BYTES)
         issued = _Issued(identity, (secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)), encrypt)
         with self._lock:
-            for old in [each for each, other in self._issued.items() if other.identity == identity]:
-                issued.waiting += self._issued.pop(old).waiting
             self._issued[token] = issued
+            self._waiting.setdefault(identity, [])
         keys = [key.hex() for key in issued.keys]
         return {"port": self.port, "token": token.hex(), "keys": keys, "encrypt": encrypt}
 
@@ -73,10 +73,9 @@ class LaneServer:
         with self._lock:
             lane = self._lanes.get(identity)
             if lane is None:
-                issued = next((each for each in self._issued.values() if each.identity == identity), None)
-                if issued is None:
+                if identity not in self._waiting:
                     return None
-                issued.waiting.append([bytes(frame) for frame in frames])
+                self._waiting[identity].append([bytes(frame) for frame in frames])
                 return LaneTracker(done=True)
         return lane.send(frames, copy=copy)
 
@@ -127,7 +126,8 @@ class LaneServer:
                 self._unproven.remove(unproven)
                 before, lane = self._lanes.get(issued.identity), self._lane(unproven.connection, issued)
                 self._lanes[issued.identity] = lane
-                for frames in issued.waiting:
+                lane.send([OPEN])
+                for frames in self._waiting.pop(issued.identity, []):
                     lane.send(frames)
         if issued is None:
             return self._drop(unproven)
@@ -162,6 +162,8 @@ class LaneServer:
         with self._lock:
             for token in [each for each, issued in self._issued.items() if now - issued.since > _ISSUED_S]:
                 del self._issued[token]
+            for identity in self._waiting.keys() - {issued.identity for issued in self._issued.values()}:
+                del self._waiting[identity]
 
 
 def _bound(host: str) -> socket.socket:
