@@ -13,6 +13,7 @@ FOR_EVER_S = 3600.0
 STANDS_STILL_S = 20.0  # a job of one process that is stopped for ever: nobody else can notice, so we continue it
 _CGROUPS = Path("/sys/fs/cgroup")
 _OOM_MB = 96
+FILLS_S = 30.0
 
 
 def kill_worker(cell: Cell) -> None:
@@ -87,6 +88,7 @@ def out_of_memory(cell: Cell) -> None:
     cell.tell("memory", cell.mode.hit)
     gone = threading.Thread(target=_untell_when_gone, args=(cell, pid), daemon=True)
     gone.start()
+    cell.lasts(FILLS_S, gone.is_alive)  # it takes some steps
     cell.relief.callback(gone.join)
 
 
