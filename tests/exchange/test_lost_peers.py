@@ -171,6 +171,7 @@ def test_a_partition_in_a_pserver_job(lab: Lab, tmp_path: Path, mode: str) -> No
                 assert gone in here_
             else:
                 until(lambda: gone in server_log.read_text())
+                until(lambda: "waiting for it" in (tmp_path / "trainer-1.log").read_text())
                 reached = steps(run)
                 until(lambda: steps(run) > reached + 20)
                 assert started[3].poll() is None

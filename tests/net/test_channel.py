@@ -257,7 +257,7 @@ def test_a_lane_that_breaks_opens_anew(pair: Pair) -> None:
     lane = client._lane
     assert lane is not None
     lane._connection.shutdown(socket.SHUT_RDWR)
-    until(lambda: not lane.open)
+    until(lambda: client._lane is not lane)
     client.send_multipart([b"second", BODY])
     assert reply(client) == [b"second", BODY]
 

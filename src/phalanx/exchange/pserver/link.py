@@ -67,6 +67,7 @@ class Link:
         self._process: memory.ProcessWatch | None = None  # the server's, where it is on this machine
         self._waited_s, self._looked = 0.0, time.monotonic()
         self._cut_off: float | None = None  # when it was lost and its host could not be reached, at last
+        self._lost_since: float | None = None
         self._ever_heard = False
         self._up_since: float | None = None  # while it has never replied: since when it is connected
         self._sequence = 0
@@ -246,15 +247,17 @@ class Link:
         """Raise if the server is lost. One that cannot be reached may be waited for: a network that is cut heals."""
         lost = watch.lost(self.address)
         if lost is None:
-            self._cut_off = None
+            self._cut_off = self._lost_since = None
             return
         ending, now = watch.ending(self.address), time.monotonic()
+        self._lost_since = self._lost_since or now
         if self.patient and ending is Ending.UNREACHABLE:
             if self._cut_off is None:
                 say(f"{lost.what}: {lost.why}; waiting for it, at most {self._timeout_s:g} s")
             self._cut_off = now
-        # Once the network is mended, connections need a moment to come back.
+        # Once the network is mended, connections need a moment to come back. That may be at the first look already.
         mending = self._cut_off is not None and now - self._cut_off < watch.silence_s
+        mending = mending or (self.patient and now - self._lost_since < watch.silence_s / 2)
         if ending is Ending.ENDED or not mending:
             hindered = hindrance(self._process.pid) if self._process is not None else ""
             raise self.trouble(hindered or "is gone or silent", f"{lost.why}; ")
