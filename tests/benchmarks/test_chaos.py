@@ -1,7 +1,6 @@
 """The table of faults: its expectations are whole, its measurements find what is wrong, and some cells are tests."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,8 @@ from benchmarks.chaos import measure
 from benchmarks.chaos.expected import TABLE, expected
 from benchmarks.chaos.faults import FAULTS
 from benchmarks.chaos.modes import MODES, WORKER_SAMPLES
-from benchmarks.chaos.run_cell import Measured, Terms, run_cell
+from benchmarks.chaos.run_cell import Measured
 from benchmarks.chaos.table import row, summary
-
-from tests.lab.hosts import Lab, hosts_up
 
 ASYNC, SYNC = MODES["async"], MODES["sync"]
 
@@ -94,23 +91,3 @@ def test_a_cell_that_deviates_is_marked() -> None:
     assert "✗" not in row(good)
     assert "hangs ✗ hangs, expected: goes on" in row(bad)
     assert summary([good, bad]).startswith("2 cells, 1 of them ✗\n")
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with hosts_up(3) as up:
-        yield up
-
-
-@pytest.mark.lab
-@pytest.mark.parametrize(
-    ("fault", "mode", "restarts"),
-    [
-        ("disk full", "async", 0),
-        ("partition, one way", "sync", 1),
-        ("out of memory", "collective", 1),
-    ],
-)
-def test_cells_that_matter(lab: Lab, fault: str, mode: str, restarts: int) -> None:
-    cell = run_cell(lab, FAULTS[fault], MODES[mode], restarts, Terms(patience=3), None, None)
-    assert not cell.deviations, f"{cell.deviations}: {cell.said}"

@@ -17,6 +17,7 @@ _READ_AT_START = (
 # Libraries set this one in the process that imports them; it is about Intel's OpenMP, which torch does not use here.
 _NO_MATTER = frozenset({"KMP_DUPLICATE_LIB_OK"})
 _ANSWER_S = 300.0
+STARTED_WITH = dict(os.environ)  # not what the first test that needs a server has changed
 _start_afresh = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 
 
@@ -64,13 +65,12 @@ class _Hook:
 
     def __init__(self, server: WarmProcess | None) -> None:
         self.server, self.owner = server, os.getpid()
-        self.started_with = dict(os.environ)  # not what the first test that needs a server has changed
 
     def fork(self, request: dict[str, Any], streams: Sequence[int]) -> int | None:
         if os.getpid() != self.owner:  # a fork of this process, such as multiprocessing makes: it has no server
             return None
         if self.server is None:
-            self.server = start_server(self.started_with)
+            self.server = start_server(STARTED_WITH)
         return self.server.fork(request, streams) if self.server.fits(request["environment"]) else None
 
 

@@ -13,6 +13,7 @@ import pytest
 from phalanx.runs import checkpoint
 from tests.conftest import LEAN
 from tests.waiting import until
+from tests.warm.client import STARTED_WITH, at_start
 
 PROBE = """
 import json, os, random, signal, sys, threading
@@ -31,6 +32,16 @@ print("to the other stream", file=sys.stderr)
 sys.exit(int(sys.argv[1]))
 """
 ABOUT_THE_PROCESS = ("warm", "random", "pid")
+
+
+@pytest.fixture(autouse=True)
+def as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier test may have left a variable that libraries read at the start: then processes start afresh."""
+    before = at_start(STARTED_WITH)
+    for name in at_start(os.environ).keys() - before.keys():
+        monkeypatch.delenv(name)
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
 
 
 def start(folder: Path, *words: str, cold: bool = False, **given: Any) -> "subprocess.Popen[str]":
