@@ -180,7 +180,9 @@ class PserverGradients:
         ask = time.monotonic() + resend_s
         while open_:
             replies += self._take_replies(open_)
-            if open_ and not self.servers.wait() and time.monotonic() > ask:
+            if open_:
+                self.servers.wait()
+            if open_ and time.monotonic() > ask:
                 ask = time.monotonic() + resend_s
                 for number, header in open_.items():
                     self.servers.link(self._job.slices[number]).ask(header)

@@ -1,5 +1,8 @@
 """Which workers are connected: each has a connection to the server whose identity says its rank.
 
+Once a worker has joined, the connection that it joined by counts: its identity is its process's alone. One that was
+frozen and wakes up has the same rank as the process that replaced it, and takes over the connection that says it.
+
 zmq closes a connection that is silent. The server checks one by sending an empty message, which fails if it is closed.
 """
 
@@ -16,12 +19,19 @@ class Presence:
     def __init__(self, socket: "zmq.Socket[bytes]", key: str, silence_s: float, look_s: float) -> None:
         self._socket, self._key, self.silence_s = socket, key, silence_s
         self._looks = max(2, round(grace_s(silence_s) / look_s))
+        self._joined: dict[int, bytes] = {}  # by rank: the connection that it joined by
         self._missed: dict[int, int] = {}  # of workers that have been connected: failed checks in a row
         self._gone: dict[int, None] = {}  # ranks that are gone, in that order
 
-    def expect(self, rank: int) -> None:
-        """It has joined: so it is alive, whether or not it was checked yet."""
+    def expect(self, rank: int, joined_by: bytes | None = None) -> None:
+        """It has sent something, or joined: so it is alive, whether or not it was checked yet."""
+        if joined_by is not None:
+            self._joined[rank] = joined_by
         self._found(rank)
+
+    def left(self, rank: int) -> None:
+        """It is no longer a member: the connection that it joined by says nothing any more."""
+        self._joined.pop(rank, None)
 
     def gone(self, ranks: Iterable[int]) -> list[int]:
         """Check. The ranks that were connected, and have not been for a while, in the order in which they were lost."""
@@ -50,7 +60,8 @@ class Presence:
 
     def _reaches(self, rank: int) -> bool:
         try:
-            self._socket.send_multipart([presence_id(self._key, rank), b""], zmq.NOBLOCK)
+            identity = self._joined.get(rank) or presence_id(self._key, rank)
+            self._socket.send_multipart([identity, b""], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise

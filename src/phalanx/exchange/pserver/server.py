@@ -176,7 +176,7 @@ class Server:
         member = self._member(request, sent.get("area"), slices, -1 if step is None else step)
         slices.prepare(member, step)
         self.members.add(member)
-        self._presence.expect(rank)
+        self._presence.expect(rank, joined_by=member.identity)
         self._journal.write("join", {"worker": rank, "rejoined": rejoined, "shared_memory": member.shared})
         welcome: dict[str, Any] = {"shared": member.shared, "area": slices.area.address, "filled": slices.filled}
         welcome |= {"rejoined": rejoined, "step": step or 0}
@@ -269,6 +269,7 @@ class Server:
 
     def _remove(self, rank: int, loss: Loss | None = None) -> None:
         self.members.remove(rank, loss)
+        self._presence.left(rank)
         self._sums.forget(rank)
         self.slices.forget(rank)
         if loss is None or not self.slices.policy.still:

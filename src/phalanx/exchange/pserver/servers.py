@@ -1,5 +1,6 @@
 """All parameter servers of a job, as one worker sees them: the one that has a slice, and the first, which sums."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -38,6 +39,7 @@ class Servers:
         """`patient` waits for servers that cannot be reached for a while, once the job runs."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
+        self._next_look = 0.0
         self.links: list[Link] = []
         key = key_for(role.servers, role.key)
         for number, address in enumerate(role.servers):
@@ -75,12 +77,16 @@ class Servers:
         return total[:-1], int(total[-1])
 
     def wait(self) -> bool:
-        """Sleep until something has arrived, or for a short while: False then, if all servers live."""
-        if self._poller.poll(_LOOK_MS):
-            return True
-        for link in self.links:
-            link.check_alive()
-        return False
+        """Sleep until something has arrived, or for a short while: False then. Raises if a server is lost.
+
+        Servers send something all the time, to see whether this worker is connected: so the clock says when to look.
+        """
+        arrived = bool(self._poller.poll(_LOOK_MS))
+        if not arrived or time.monotonic() > self._next_look:
+            self._next_look = time.monotonic() + _LOOK_MS / 1000
+            for link in self.links:
+                link.check_alive()
+        return arrived
 
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received so far, through shared memory or not."""
