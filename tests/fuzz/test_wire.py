@@ -22,6 +22,7 @@ from phalanx.exchange.pserver.journal import Journal
 from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.server import Server
 from phalanx.exchange.pserver.wire import Header, MessageKind, make_seal
+from phalanx.net.code import CodeReport
 from phalanx.net.messages import unpack_error
 from phalanx.net.seal import Refused, as_json, from_json
 from phalanx.net.server_channel import ServerChannel
@@ -30,6 +31,7 @@ from tests.fuzz.budget import fuzz
 from tests.fuzz.guard import guarded
 from tests.fuzz.mutate import EDGES, damaged, wrong
 
+CODE = CodeReport.of("trainer-0").to_data()
 KEY = "the job's secret"
 SEALS: dict[str, tuple[Any, bytes]] = {
     "pserver": (server_wire.make_seal(KEY), bytes(make_seal(KEY).frames(Header(MessageKind.PUSH))[0])),
@@ -166,7 +168,9 @@ def test_a_worker_that_joins_with_nonsense(job: Any, area: Any, world: int) -> N
         one.send(Header(MessageKind.GATHER, 0, 5), text)
         one.replies()
         one.send(Header(MessageKind.JOIN, 0, 5), b'{"nonce": ' + b"[" * 50_000)
-        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": one.nonce(me), "job": job, "area": area}))
+        one.send(
+            Header(MessageKind.JOIN, 0, 5), as_json({"nonce": one.nonce(me), "job": job, "area": area, "code": CODE})
+        )
         one.send(Header(MessageKind.PUSH, 0, 5, 1, 0, present=1), b"", bytes(SPAN))
         with guarded():
             one.server.tick()
@@ -188,7 +192,7 @@ def test_a_member_that_breaks_all_rules(
     with worker() as one:
         job = {**JOB, "mode": mode, "compress": compress, "optim": {**JOB["optim"], "name": optim}}
         nonce = one.nonce(Header(MessageKind.HELLO, 0, 5))
-        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None}))
+        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None, "code": CODE}))
         assert one.replies()[-1].header.kind is MessageKind.WELCOME
         one.send(Header(MessageKind.VALUES, 0, 5), b"", bytes(SPAN))
         for header, body in messages:
@@ -202,7 +206,7 @@ def _states() -> list[bytes]:
     with worker() as one:
         nonce = one.nonce(Header(MessageKind.HELLO, 0, 5))
         job = {**JOB, "optim": {**JOB["optim"], "name": "adamw"}}
-        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None}))
+        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None, "code": CODE}))
         one.send(Header(MessageKind.VALUES, 0, 5), b"", bytes(SPAN))
         one.send(Header(MessageKind.PUSH, 0, 5, 1, 0, present=3), b"", bytes(SPAN))
         one.send(Header(MessageKind.STATE, 0, 5))
@@ -215,7 +219,7 @@ def test_a_state_to_load(data: st.DataObject) -> None:
     with worker() as one:
         nonce = one.nonce(Header(MessageKind.HELLO, 0, 5))
         job = {**JOB, "optim": {**JOB["optim"], "name": "adamw"}}
-        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None}))
+        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None, "code": CODE}))
         one.send(Header(MessageKind.VALUES, 0, 5), b"", bytes(SPAN))
         one.send(Header(MessageKind.LOAD, 0, 5), b"", body)
         one.send(Header(MessageKind.PUSH, 0, 5, 1, 0, present=3), b"", bytes(SPAN))

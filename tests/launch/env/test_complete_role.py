@@ -66,7 +66,7 @@ def test_a_job_with_a_key_keeps_it() -> None:
     assert {role.allowed_hosts for role in roles if role.kind != "scheduler"} == {AllowedHosts()}
 
 
-@pytest.mark.parametrize(("with_key", "said"), [(0, "have none, and trainer-0 has a key"), (2, "has none")])
+@pytest.mark.parametrize(("with_key", "said"), [(0, "have none, and a trainer has a key"), (2, "has none")])
 def test_a_key_that_not_all_processes_have_is_refused(with_key: int, said: str) -> None:
     job = dmlc(free_port("127.0.0.1"), "worker", "server", "scheduler")
     job[with_key]["PHALANX_KEY"] = "secret"
