@@ -58,9 +58,14 @@ def stop(out: Path, process: "subprocess.Popen[str]", role: str) -> int:
     """Send SIGSTOP to a role, once the job trains. Returns its pid."""
     until(lambda: steps(out) >= 3 or process.poll() is not None)
     assert process.poll() is None, process.communicate()[0]
-    until(lambda: (out / "job.json").exists())
-    pid = next(one.pid for one in load_record(out).roles if one.name == role)
-    assert pid is not None
+
+    def pids() -> list[int]:
+        """Its pid, once the launcher has written it down."""
+        found = load_record(out).roles if (out / "job.json").exists() else ()
+        return [one.pid for one in found if one.name == role and one.pid is not None]
+
+    until(pids)
+    (pid,) = pids()
     os.kill(pid, signal.SIGSTOP)
     return pid
 
