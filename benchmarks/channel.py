@@ -24,9 +24,9 @@ from socket import create_connection, create_server
 import zmq
 
 from phalanx.net.client_channel import ClientChannel
+from phalanx.net.control import MAX_MESSAGE_BYTES
 from phalanx.net.curve import secure_client, secure_server
 from phalanx.net.interfaces import free_port
-from phalanx.net.seal import MAX_MESSAGE_BYTES
 from phalanx.net.server_channel import ServerChannel
 
 KEY = "a key for this measurement"

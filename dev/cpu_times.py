@@ -1,4 +1,7 @@
-"""CPU seconds of each test, whatever else the machine does: pytest -p dev.cpu_times, then python -m dev.cpu_times.
+"""CPU seconds of each test, whatever else the machine does.
+
+    python -m pytest -p dev.cpu_times tests/runs
+    python -m dev.cpu_times
 
 A test's processes are counted too, also those that it does not wait for, where a control group can be made (as root).
 Elsewhere only the processes that it waited for are. What a shared fixture costs counts for the test that came first.

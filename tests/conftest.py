@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from phalanx.machine.openmp import let_idle_threads_sleep
 from phalanx.native.features import hold_libraries_to_level
 from phalanx.roles.request import Request
 from tests import warm
+from tests.order import longest_first
 from tests.slow import mark_slow
 
 # A shell starts what it puts into the background with Ctrl-C ignored; some tests press it.
@@ -33,6 +35,15 @@ warm.install()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_slow(items)
+    longest_first(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """One thread in this process: tensors are tiny, tests share the cores, and a second thread mostly waits."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,6 +23,7 @@ LAYERS = (
     ("cpu",),
     ("models",),
     ("optim",),
+    ("board",),  # above nothing that trains: it meets training through files
     ("observe",),
     ("runs",),
     ("machine",),
@@ -31,7 +32,7 @@ LAYERS = (
     ("config",),
     ("custom",),
     ("migrate",),
-    ("atomic", "errors", "signals"),
+    ("atomic", "errors", "scopes", "signals"),
 )
 LEVEL = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 

@@ -124,7 +124,7 @@ def _run_all(cells: list[Asked], results: Results, asked: argparse.Namespace) ->
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("fault", nargs="*", help="; ".join(FAULTS))
+    parser.add_argument("fault", nargs="*", help="; ".join(FAULTS).replace("%", "%%"))
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--restarts", default="0,1")
     parser.add_argument("--json", type=Path, help="write each cell there when it is done")

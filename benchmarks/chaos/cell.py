@@ -110,7 +110,9 @@ class Cell:
         self.relief.callback(started.kill)
         inner = self.lab.inner(started)
         self.relief.callback(self.lab.run, host, ["kill", "-9", inside(inner)], check=False)
-        assert started.stdout.readline().endswith("\n"), f"{module} did not start"  # or it is at work
+        first = started.stdout.readline()
+        assert first.endswith("\n"), f"{module} did not start"  # or it is at work
+        assert not first.startswith("Traceback"), f"{module} failed: {started.stdout.read()}"
 
 
 def inside(pid: int) -> str:

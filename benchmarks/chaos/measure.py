@@ -76,7 +76,15 @@ def _updates(run: Path, mode: Mode, total_steps: int) -> tuple[int, int, int]:
 def journal(run: Path) -> list[dict[str, Any]]:
     path = run / "logs" / "server-0.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]  # the last one may be being written
+    return [entry for line in lines if (entry := _whole(line)) is not None]
+
+
+def _whole(line: str) -> dict[str, Any] | None:
+    """An entry; None of a line that is still being written, or that a full disk has cut."""
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return None
 
 
 def workers_joined(run: Path) -> int:

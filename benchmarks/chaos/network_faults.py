@@ -98,7 +98,7 @@ def skew(cell: Cell) -> None:
     """One host has another version: a source file that differs by a comment, mounted over ours there alone."""
     source, other = Path(phalanx.__file__).parent, cell.folder / "other-version"
     shutil.copytree(source, other, ignore=shutil.ignore_patterns("__pycache__"))
-    with (other / "net" / "seal.py").open("a") as file:
+    with (other / "net" / "control.py").open("a") as file:
         file.write("# of another version\n")
     cell.lab.run(HIT, ["mount", "--bind", str(other), str(source)])
     cell.relief.callback(cell.lab.run, HIT, ["umount", "-l", str(source)], check=False)

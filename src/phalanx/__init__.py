@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from phalanx.api.plot import plot
     from phalanx.api.recipe import Recipe, recipe
     from phalanx.api.run import Run
+    from phalanx.api.sweep import Sweep, sweep
     from phalanx.api.train import train
+    from phalanx.commands.attack_report import Robustness
     from phalanx.commands.predict import Prediction
     from phalanx.errors import UserError as Error
     from phalanx.plan.plan import Plan
@@ -46,14 +48,17 @@ __all__ = [
     "Plan",
     "Prediction",
     "Recipe",
+    "Robustness",
     "Run",
     "Score",
+    "Sweep",
     "launch",
     "load",
     "plan",
     "plot",
     "recipe",
     "runs",
+    "sweep",
     "train",
 ]
 
@@ -65,14 +70,17 @@ _HOMES = {
     "Plan": ("phalanx.plan.plan", "Plan"),
     "Prediction": ("phalanx.commands.predict", "Prediction"),
     "Recipe": ("phalanx.api.recipe", "Recipe"),
+    "Robustness": ("phalanx.commands.attack_report", "Robustness"),
     "Run": ("phalanx.api.run", "Run"),
     "Score": ("phalanx.api.numbers", "Score"),
+    "Sweep": ("phalanx.api.sweep", "Sweep"),
     "launch": ("phalanx.api.launch", "launch"),
     "load": ("phalanx.api.load", "load"),
     "plan": ("phalanx.api.plan", "plan"),
     "plot": ("phalanx.api.plot", "plot"),
     "recipe": ("phalanx.api.recipe", "recipe"),
     "runs": ("phalanx.api.load", "runs"),
+    "sweep": ("phalanx.api.sweep", "sweep"),
     "train": ("phalanx.api.train", "train"),
 }
 

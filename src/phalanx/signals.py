@@ -9,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _WATCHED = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\n\x1b[?25h"  # a live view hides it
 _state = {"embedded": False}  # whether training runs inside a user's own process
 
 
@@ -24,6 +25,11 @@ def handle(number: signal.Signals, handler: Callable[[int, FrameType | None], No
     if not ignored and threading.current_thread() is threading.main_thread():
         signal.signal(number, handler)
     return before
+
+
+def interrupt_at_sigterm() -> None:
+    """From now on SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+    handle(signal.SIGTERM, signal.default_int_handler)
 
 
 def restore(number: signal.Signals, before: Any) -> None:
@@ -42,11 +48,19 @@ def embedded() -> Iterator[None]:
         _state["embedded"] = before
 
 
-class StopRequest:
-    """While entered, signals are only recorded, so that no step is interrupted. With `quiet` nothing is printed."""
+def write_line(text: str) -> None:
+    """Write a line to the terminal, from a signal handler: print() may be interrupted in the middle of itself."""
+    os.write(2, f"\n{text}\n".encode())
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+
+class StopRequest:
+    """While entered, signals are only recorded, so that no step is interrupted. With `quiet` nothing is printed.
+
+    `tell` prints a line, and is called by a signal handler.
+    """
+
+    def __init__(self, *, quiet: bool = False, tell: Callable[[str], None] = write_line) -> None:
+        self._quiet, self._tell = quiet, tell
         self.received: signal.Signals | None = None
         self._before: dict[signal.Signals, object] = {}
 
@@ -73,9 +87,10 @@ class StopRequest:
         if self.received is not None:
             if _state["embedded"]:
                 raise KeyboardInterrupt
+            if os.isatty(2):
+                os.write(2, _SHOW_CURSOR)
             os._exit(128 + number)
         self.received = signal.Signals(number)
         if self._quiet:
             return
-        message = f"\n{self.received.name}: finishing this step and saving; once more quits at once\n"
-        os.write(2, message.encode())  # print() may be interrupted in the middle of itself
+        self._tell(f"{self.received.name}: finishing this step and saving; once more quits at once")

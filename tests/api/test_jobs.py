@@ -108,7 +108,6 @@ def test_a_launch_that_cannot_be_is_refused(
     assert not list(tmp_path.glob("runs/*"))
 
 
-@pytest.mark.numeric
 def test_launched_or_trained_in_an_event_loop_it_is_the_same_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,7 @@ from phalanx.cli.main import app
 from phalanx.config.flags import FLAGS
 
 HEAVY = ("torch", "numpy", "pydantic", "typer", "rich", "yaml", "asyncio", "matplotlib")
-METHODS = ("history", "figure", "model", "predict", "evaluate", "resume")
+METHODS = ("history", "figure", "model", "predict", "evaluate", "attack", "resume")
 
 
 def parameters(function: Callable[..., Any]) -> set[str]:
@@ -63,7 +63,8 @@ def test_train_has_the_flags_of_the_command_line() -> None:
 
 def test_launch_has_the_options_of_the_command_line() -> None:
     of_train = (set(FLAGS) | parameters(phalanx.train)) & (parameters(phalanx.launch) | set(FLAGS))
-    of_kubernetes = {"image", "namespace", "volume_claim", "apply"}
+    of_kubernetes = {"image", "namespace", "volume_claim", "run_as", "image_pull_secret", "node_selector", "toleration"}
+    of_kubernetes |= {"env", "label", "queue", "priority_class", "patch"}
     of_commands = command("launch") - {"words", "dry_run"} - of_kubernetes
     assert (parameters(phalanx.launch) | set(FLAGS)) - {"hosts"} == (of_commands - {"ips"}) | of_train
 

@@ -39,7 +39,7 @@ def write_idx(folder: Path, part: str, count: int) -> None:
 @pytest.mark.usefixtures("one_core")
 def test_the_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_idx(tmp_path / "photos", "train", 64)
+    write_idx(tmp_path / "photos", "train", 24)
     write_idx(tmp_path / "photos", "t10k", 10)
     write_digits(tmp_path / "other", 20)
     image = Image.fromarray(np.zeros((20, 30, 3), dtype=np.uint8))

@@ -69,6 +69,7 @@ def test_what_training_sets_is_set_back(tmp_path: Path) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
+    torch.set_num_threads(2)  # the run has one
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), sys.stderr
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     threads = set(threading.enumerate())

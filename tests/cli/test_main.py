@@ -28,6 +28,11 @@ LIGHT = [
     ["export", "nowhere", "--format", "onx"],
     ["models", "--size", "0"],
     ["plot", "nowhere", "--against", "mood"],
+    ["profile", "digist"],
+    ["profile", "."],
+    ["profile", "digits", "data.folds=2"],
+    ["profile", "digits", "train.profile.steps=0"],
+    ["profile", "digits", "--steps", "0"],
 ]
 PROBE = """
 import json, sys
@@ -59,7 +64,7 @@ def test_help_and_refusals_do_not_wait_for_torch(tmp_path: Path) -> None:
         " ".join(words): 0 if any(word in words[-1] for word in right) else 2 for words in LIGHT
     }
     assert "Traceback" not in errors
-    assert errors.count("Usage: phalanx") == 4
+    assert errors.count("Usage: phalanx") == 5
 
 
 def test_a_refusal_goes_to_stderr_with_what_why_and_what_to_try(tmp_path: Path) -> None:

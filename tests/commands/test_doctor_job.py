@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import phalanx
 from phalanx.launch.record import load_record
 from phalanx.machine.listening import listening_sockets
 from phalanx.runs.events import EVENTS_FILE, read_events
@@ -115,13 +114,10 @@ def lab() -> Iterator[Lab]:
 @pytest.mark.lab
 @pytest.mark.parametrize("method", ["collective", "pserver"])
 def test_a_job_on_two_hosts_listens_at_its_addresses_alone(lab: Lab, tmp_path: Path, method: str) -> None:
-    run, python = tmp_path / "run", tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nPYTHONPATH='{Path(phalanx.__file__).parents[1]}' exec '{sys.executable}' \"$@\"\n")
-    python.chmod(0o755)  # this very code, whichever is installed
-    launch = [*PHALANX, "launch", "--ssh", f"ssh -F {lab.ssh_config}", "--python", str(python)]
+    run = tmp_path / "run"
     process = lab.start(
         "h1",
-        [*launch, "-n", "2", "--ips", "h1,h2", "--", *LONG, "--update-method", method, "--out", str(run)],
+        [*lab.launch, "-n", "2", "--ips", "h1,h2", "--", *LONG, "--update-method", method, "--out", str(run)],
         cwd=tmp_path,
     )
     try:

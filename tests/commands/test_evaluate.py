@@ -52,7 +52,8 @@ def test_the_result_is_what_training_reported_with_tables_and_a_picture(digits_r
     assert all(line in said for line in lines)
     with Image.open(tmp_path / "confusion.png") as picture:
         assert min(picture.size) > 500
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["confusion.png", "eval.json", "per_class.tsv"]
+    left = ["confusion.png", "eval.json", "mistakes", "mistakes.json", "per_class.tsv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
 def test_files_are_seen_as_the_training_data_was_and_bad_ones_are_told(digits_run: Path, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_first_trainer_with_the_terminal_has_a_log_too(tmp_path: Path, log_dir
     os.close(ours)
     assert process.wait(120) == 0, seen.decode()
     assert b"\x1b[" in seen
-    assert b"eta" in seen  # the live display
+    assert b"so far" in seen  # the live view
     folder = tmp_path / (log_dir or "run/logs")
     assert sorted(path.name for path in folder.glob("*.log")) == ["trainer-0.log", "trainer-1.log"]
     for rank in range(2):
@@ -87,8 +87,8 @@ def test_errors_are_in_the_log_of_the_one_who_made_them(tmp_path: Path) -> None:
 @pytest.mark.lab
 def test_figures_of_hosts_that_share_no_disk(tmp_path: Path) -> None:
     with hosts_up(3) as lab:
-        launch = ["launch", "--ssh", f"ssh -F {lab.ssh_config}", "-n", "2", "--ips", "h2,h3", "--log-dir", "words"]
-        lab.run("h1", [*PHALANX, *launch, "--", *TRAIN, "--out", "run"], cwd=lab.own)
+        launch = [*lab.launch, "-n", "2", "--ips", "h2,h3", "--log-dir", "words"]
+        lab.run("h1", [*launch, "--", *TRAIN, "--out", "run"], cwd=lab.own)
         own = lab.own_of("h1")
         assert sorted(path.name for path in (own / "words").iterdir()) == ["trainer-0.log", "trainer-1.log"]
         status = lab.run("h1", [*PHALANX, "status", "run"], cwd=lab.own).stdout

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx.config.batch import fit_batch, samples_per_step
+from phalanx.config.batch import cut_to_fit, fit_batch, samples_per_step
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
@@ -54,3 +54,29 @@ def test_fewer_than_two_for_each_worker_are_refused() -> None:
     with pytest.raises(UserError, match="1 training sample cannot be shared by 1 worker") as caught:
         fit_batch(config(), 1)
     assert "more data" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("words", "fits", "parts"),
+    [
+        (["train.batch_size=256"], 300, 1),
+        (["train.batch_size=256"], 256, 1),
+        (["train.batch_size=256"], 255, 2),
+        (["train.batch_size=256", "optim.accumulate=2"], 60, 10),  # 512 samples in parts of 52
+        (["train.global_batch_size=100", "train.micro_batches=3"], 16, 9),
+    ],
+)
+def test_micro_batches_are_cut_until_they_fit_and_a_step_keeps_its_samples(
+    words: list[str], fits: int, parts: int
+) -> None:
+    before = config(*words)
+    after = cut_to_fit(before, fits)
+    assert (samples_per_step(after), after.micro_batches) == (samples_per_step(before), parts)
+    assert -(-samples_per_step(after) // parts) <= fits
+    assert cut_to_fit(after, fits) == after
+
+
+@pytest.mark.parametrize("fits", [-3, 0, 1])
+def test_two_samples_have_to_fit(fits: int) -> None:
+    with pytest.raises(UserError, match="two samples does not fit"):
+        cut_to_fit(config("train.batch_size=16"), fits)

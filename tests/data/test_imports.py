@@ -12,12 +12,12 @@ DATA = Path(phalanx.data.__file__).parent
 # From the top to the bottom. Each imports itself and what is below it.
 LAYERS = (
     ("training",),
-    ("service", "pack"),
+    ("service", "pack", "unlabeled"),
     ("duplicates", "pipeline"),
     ("augment", "sources"),
     ("decode",),
     ("base", "sampling"),
-    ("order",),
+    ("order", "gpu_copies"),
     ("random",),
 )
 LEVEL = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}

@@ -203,7 +203,9 @@ def test_pixel_threads_use_one_core_each_and_others_as_many_as_before() -> None:
         with ThreadPoolExecutor(1) as other:
             return other.submit(torch.get_num_threads).result()
 
+    torch.set_num_threads(2)
     before = seen_by_a_new_thread()
+    assert before == 2
     with _single_core_threads(3) as pool:
         assert {task.result() for task in [pool.submit(torch.get_num_threads) for _ in range(20)]} == {1}
         assert seen_by_a_new_thread() == before

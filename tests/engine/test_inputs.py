@@ -1,5 +1,7 @@
 """What the model sees of a micro-batch: normalised bytes, and random changes that depend on the sample alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -85,3 +87,22 @@ def test_mixup_is_a_weighted_sum_with_the_batch_in_reverse() -> None:
     images, targets = inputs({"mixup": 0.4}).training(micro(), epoch=0, start=0, step=0)
     plain = normalised(PIXELS)
     torch.testing.assert_close(images, targets.lam * plain + (1 - targets.lam) * plain.flip(0), rtol=1e-4, atol=1e-4)
+
+
+def test_mixing_ends_at_its_step_and_leaves_some_micro_batches_alone() -> None:
+    made = replace(inputs({"mixup": 1.0}), mix_until=3)
+    mixed = [made.training(micro(), 0, 0, step)[1].other_labels is not None for step in range(5)]
+    assert mixed == [True, True, True, False, False]
+    some = inputs({"mixup": 1.0, "mix_probability": 0.3})
+    chosen = [some.training(micro(), 0, 8 * start, 0)[1].other_labels is not None for start in range(400)]
+    assert 0.2 < sum(chosen) / 400 < 0.4
+    assert chosen == [some.training(micro(), 0, 8 * start, 7)[1].other_labels is not None for start in range(400)]
+
+
+def test_the_switch_chooses_between_mixup_and_cutmix() -> None:
+    both = {"mixup": 1.0, "cutmix": 1.0}
+    for switch, alone in ((1.0, "cutmix"), (0.0, "mixup")):
+        one, targets = inputs(both | {"mix_switch": switch}).training(micro(), 0, 0, 0)
+        other, expected = inputs({alone: 1.0}).training(micro(), 0, 0, 0)
+        assert torch.equal(one, other)
+        assert targets.lam == expected.lam

@@ -40,6 +40,9 @@ class Written:
     def save(self, state: TrainState) -> None:
         self.calls.append(("save", state.step))
 
+    def ends_early(self) -> bool:
+        return False
+
     def rejoined(self, state: TrainState, text: str) -> None:
         self.calls.append(("rejoined", state.step))
 

@@ -17,12 +17,11 @@ from tests.waiting import until
 PSERVER = ("--update-method", "pserver", "--servers", "1")
 
 
-@pytest.fixture
-def edited(tmp_path: Path) -> Path:
-    """A copy of the source with a line more, as PYTHONPATH has it."""
-    source = Path(phalanx.__file__).parent
-    copy = tmp_path / "edited" / "phalanx"
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the source with a line more, as PYTHONPATH has it; with what Python has compiled of the other files."""
+    copy = tmp_path_factory.mktemp("edited") / "phalanx"
+    shutil.copytree(Path(phalanx.__file__).parent, copy)
     with (copy / "optim" / "update.py").open("a") as file:
         file.write("# one line more\n")
     return copy.parent

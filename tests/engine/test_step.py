@@ -120,3 +120,9 @@ def test_the_average_follows_the_weights_and_a_wish_to_stop_comes_back() -> None
         torch.testing.assert_close(average, decay * start[name] + (1 - decay) * tiny.weights()[name])
     assert measured.seconds >= 0
     assert measured.seconds == measured.data_s + measured.compute_s + measured.exchange_s + measured.update_s
+
+
+def test_a_worker_without_samples_has_no_gradients_to_scale() -> None:
+    scale = LossScale(scale=8.0, calm=3)
+    assert scale.unscale([])
+    assert scale == LossScale(scale=8.0, calm=3)

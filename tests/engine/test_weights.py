@@ -125,6 +125,9 @@ def test_a_finished_run_whose_last_evaluation_is_missing_is_not_finished(tmp_pat
 
         def save(self, *_: object) -> None: ...
 
+        def ends_early(self) -> bool:
+            return False
+
         def rejoined(self, *_: object) -> None: ...
 
         def evaluate(self, *_: object) -> bool:

@@ -18,6 +18,7 @@ from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import StepPlan, make_plan
 from phalanx.engine.loss import make_loss
 from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.objective import Supervised
 from phalanx.engine.state import Ema, LossScale, TrainState
 from phalanx.engine.step import Engine
 from phalanx.exchange.base import Exchange
@@ -102,7 +103,7 @@ def tiny_run(*settings: str, model: nn.Module | None = None, loss_scale: LossSca
         engine=Engine(
             machine,
             Inputs(machine, config.augment, spec.mean, spec.std, seed),
-            make_loss(config.loss),
+            Supervised(make_loss(config.loss)),
             config.eval.k(len(spec.classes)),
             seed,
             monitor=config.train.monitor,

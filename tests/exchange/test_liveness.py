@@ -10,9 +10,11 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 import pytest
+import zmq
 
 from phalanx.errors import UserError
-from phalanx.exchange.liveness import Listener, LivenessWatch, Peer
+from phalanx.exchange.liveness import Listener, LivenessWatch, Peer, grace_s, heartbeats
+from phalanx.exchange.pserver.presence import Presence
 from tests.processes import preload, start
 from tests.waiting import until
 
@@ -61,6 +63,25 @@ def test_a_long_step_is_no_silence_and_silence_is(number: signal.Signals, why: s
     finally:
         process.kill()
         process.join()
+
+
+@pytest.mark.parametrize("silence_s", [6.0, 30.0])
+def test_nobody_is_taken_for_lost_much_before_the_silence_that_is_allowed(silence_s: float) -> None:
+    """A pause of 5 s of 6 ended a job: where the last beat fell, 4.5 s were enough."""
+    options = heartbeats(silence_s)
+    beat_s, silent_s = options[zmq.HEARTBEAT_IVL] / 1000, options[zmq.HEARTBEAT_TIMEOUT] / 1000
+    assert silent_s + grace_s(silence_s) >= 11 / 12 * silence_s - 0.01
+    assert beat_s + silent_s + grace_s(silence_s) <= silence_s
+
+
+def test_a_server_gives_a_broken_connection_its_whole_grace() -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        presence = Presence(socket, "secret", silence_s=6.0, look_s=0.5)
+        presence.expect(1)
+        for seconds in (0.0, 0.5):
+            assert presence.gone([1]) == [], f"{seconds} s of {grace_s(6.0)} s have passed since it was first missed"
+        assert presence.gone([1]) == [1]
 
 
 def test_only_who_has_the_key_is_taken_for_a_peer() -> None:

@@ -210,8 +210,8 @@ def test_a_stopped_worker_of_a_collective_job_started_by_hand(tmp_path: Path) ->
 
 
 def launch(lab: Lab, *words: str) -> list[str]:
-    hosts = ["--ssh", f"ssh -F {lab.ssh_config}", "--ips", "h1,h2", "--port-range", "17000-17100", "-n", "2"]
-    return [*TRAIN[:3], "launch", *hosts, *words]
+    hosts = ["--ips", "h1,h2", "--port-range", "17000-17100", "-n", "2"]
+    return [*lab.launch, *hosts, *words]
 
 
 @pytest.mark.lab
@@ -222,13 +222,17 @@ def test_a_firewall_that_admits_only_the_range_of_ports(lab: Lab, tmp_path: Path
             lab.run(host, ["iptables", "-A", "INPUT", "-i", "eth0", "-p", "tcp", *rule.split()])
     settings = [*TRAIN[4:], "train.length=4st", *QUICK]
     try:
-        refused = lab.run("h1", launch(lab, "--", "train", *settings, "--out", "closed"), cwd=tmp_path, check=False)
-        lab.run("h1", launch(lab, "-s", "2", "--", "train", *settings, "--out", "served"), cwd=tmp_path)
+        outputs = []
+        for options, out in (([], "closed"), (["-s", "2"], "served")):  # not at once: they would take the same ports
+            with ending() as started:
+                words = launch(lab, *options, "--", "train", *settings, "--out", out)
+                started.append(lab.start("h1", words, cwd=tmp_path))
+                outputs.append((said(started[0]), started[0].returncode))
     finally:
         for host in lab.names:
             lab.run(host, ["iptables", "-F", "INPUT"])
-    output = refused.stdout + refused.stderr
-    assert refused.returncode == 2, output
+    assert [code for _, code in outputs] == [2, 0], outputs
+    output = outputs[0][0]
     one, other = ("trainer-0 on h1", lab.address("h1")), ("trainer-1 on h2", lab.address("h2"))
     pairs = ((*one, *other), (*other, *one))
     ends = [f"{me} ({mine}) cannot reach {you} at {yours}:" for me, mine, you, yours in pairs]
@@ -272,16 +276,15 @@ def test_listeners_keep_to_the_range_of_ports(
 
 
 def test_a_trainer_prints_which_one_it_waits_for(tmp_path: Path) -> None:
-    role, words = ranks("127.0.0.1", 2), ["exchange.timeout_s=12", "--out", str(tmp_path / "run")]
+    """The second of a job whose first never comes, and the first of another one whose second never comes."""
+    roles = [ranks("127.0.0.1", 2) for _ in range(2)]
     with ending() as started:
-        started.append(here(role(1), *words))
-        output = said(started[0])
-    place = f"at 127.0.0.1:{role(0)['MASTER_PORT']}"
-    assert f"waits for trainer-0 {place}: connection refused" in output
-    assert f"cannot reach trainer-0 {place}" in output
+        for rank, role in zip((1, 0), roles, strict=True):
+            started.append(here(role(rank), "exchange.timeout_s=12", "--out", str(tmp_path / f"run-{rank}")))
+        second, first = (said(process) for process in started)
+    place = f"at 127.0.0.1:{roles[0](0)['MASTER_PORT']}"
+    assert f"waits for trainer-0 {place}: connection refused" in second
+    assert f"cannot reach trainer-0 {place}" in second
     assert started[0].returncode == 2
-    with ending() as started:
-        started.append(here(role(0), *words))
-        output = said(started[0])
-    assert "waits for trainer-1; 1 of 2 are here" in output
-    assert "waited in vain for trainer-1" in output
+    assert "waits for trainer-1; 1 of 2 are here" in first
+    assert "waited in vain for trainer-1" in first

@@ -204,7 +204,6 @@ def test_a_killed_launcher_ends_the_whole_job_and_resume_goes_on(tmp_path: Path)
     assert f"resumed at step {newest}" in resume(out, f"train.length={newest + 5}st")
 
 
-@pytest.mark.numeric
 def test_ctrl_c_saves_once_and_the_resumed_job_equals_the_undisturbed(tmp_path: Path) -> None:
     two = ["--update-method", "collective", "--workers", "2"]
     train(tmp_path / "whole", *two)

@@ -15,8 +15,8 @@ from phalanx.data.service.batch_workers import BatchWorkers, FinishedBatch
 from phalanx.data.service.journal import Journal
 from phalanx.data.service.server import Server
 from phalanx.data.service.terms import Terms, terms_of
-from phalanx.data.service.wire import DataMessageKind, Header, make_seal
-from phalanx.net.seal import as_json, from_json
+from phalanx.data.service.wire import WIRE, DataMessageKind, Header
+from phalanx.net.control import as_json
 from phalanx.net.server_channel import ServerChannel
 from tests.data.service.servers import pipeline_of
 from tests.fuzz.budget import fuzz
@@ -24,7 +24,6 @@ from tests.fuzz.guard import guarded
 from tests.fuzz.mutate import EDGES, damaged, wrong
 
 KEY = "the servers' secret"
-SEAL = make_seal(KEY)
 
 
 @functools.cache
@@ -44,22 +43,16 @@ class Trainer:
         self._dealer.connect(address)
         self._done: list[FinishedBatch] = []
         self._workers = BatchWorkers(served()[0], None, self._done.append)
-        self._server = Server(channel, KEY, self._workers, served()[1], Journal(None, lambda text: None))
+        self._server = Server(channel, self._workers, served()[1], Journal(None, lambda text: None))
 
     def send(self, header: Header, control: bytes = b"", body: bytes | None = None) -> None:
-        self._dealer.send_multipart(SEAL.frames(header, control, body))
+        self._dealer.send_multipart(WIRE.frames(header, control, body))
         assert self._router.poll(10_000)
         with guarded():
             self._server.handle(self._router.recv_multipart(copy=False))
 
-    def reply(self) -> Any:
-        assert self._dealer.poll(10_000)
-        return SEAL.unpack(self._dealer.recv_multipart(copy=False))
-
     def join(self, terms: Any, area: Any, slot_bytes: Any) -> None:
-        self.send(Header(DataMessageKind.HELLO, session=5))
-        nonce = from_json(self.reply().control)["nonce"]
-        sent = {"nonce": nonce, "terms": terms, "area": area, "slot_bytes": slot_bytes, "name": "n" * 500}
+        sent = {"terms": terms, "area": area, "slot_bytes": slot_bytes, "name": "n" * 500}
         self.send(Header(DataMessageKind.JOIN, session=5), as_json(sent))
 
     def close(self) -> None:
@@ -94,7 +87,7 @@ def test_a_trainer_that_joins_with_nonsense(data: st.DataObject, area: Any, slot
 
 
 LEASE = bytes(8) + b"\1\0\0\0" + b"\0\0\0\0\2\0\0\0" + bytes(8) + b"\1" + bytes(7)
-KINDS = st.sampled_from([kind for kind in DataMessageKind if kind not in (DataMessageKind.JOIN, DataMessageKind.HELLO)])
+KINDS = st.sampled_from([kind for kind in DataMessageKind if kind is not DataMessageKind.JOIN])
 HEADERS = st.builds(
     Header,
     kind=st.just(DataMessageKind.LEASE) | KINDS,

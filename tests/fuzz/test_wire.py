@@ -1,4 +1,4 @@
-"""Attacks on messages of both protocols: any bytes, and well-sealed messages of a member that breaks every rule."""
+"""Attacks on messages of all protocols: any bytes, and well-formed messages of a member that breaks every rule."""
 
 import json
 import tempfile
@@ -16,15 +16,15 @@ from phalanx.config.role import Role
 from phalanx.config.schema import ExchangeConfig, OptimConfig
 from phalanx.data.service import wire as data_wire
 from phalanx.data.service.body import unpack_batch, unpack_lease
-from phalanx.exchange.pserver import wire as server_wire
+from phalanx.engine.distill.service import wire as teacher_wire
 from phalanx.exchange.pserver.job import describe
 from phalanx.exchange.pserver.journal import Journal
 from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.server import Server
-from phalanx.exchange.pserver.wire import Header, MessageKind, make_seal
+from phalanx.exchange.pserver.wire import WIRE, Header, MessageKind
 from phalanx.net.code import CodeReport
+from phalanx.net.control import Refused, as_json
 from phalanx.net.messages import unpack_error
-from phalanx.net.seal import Refused, as_json, from_json
 from phalanx.net.server_channel import ServerChannel
 from phalanx.optim.schedule import Schedule
 from tests.fuzz.budget import fuzz
@@ -33,22 +33,20 @@ from tests.fuzz.mutate import EDGES, damaged, wrong
 
 CODE = CodeReport.of("trainer-0").to_data()
 KEY = "the job's secret"
-SEALS: dict[str, tuple[Any, bytes]] = {
-    "pserver": (server_wire.make_seal(KEY), bytes(make_seal(KEY).frames(Header(MessageKind.PUSH))[0])),
-    "data": (
-        data_wire.make_seal(KEY),
-        bytes(data_wire.make_seal(KEY).frames(data_wire.Header(data_wire.DataMessageKind.LEASE))[0]),
-    ),
+HEADS: dict[str, tuple[Any, Any]] = {
+    "pserver": (WIRE, Header(MessageKind.PUSH)),
+    "data": (data_wire.WIRE, data_wire.Header(data_wire.DataMessageKind.LEASE)),
+    "teacher": (teacher_wire.WIRE, teacher_wire.Header(teacher_wire.TeacherMessageKind.VIEW)),
 }
 
 
-@pytest.mark.parametrize("name", SEALS)
+@pytest.mark.parametrize("name", HEADS)
 @fuzz(examples=40, data=st.data())
 def test_any_frames(name: str, data: st.DataObject) -> None:
-    seal, head = SEALS[name]
-    frames = data.draw(st.lists(damaged([head]) | st.binary(max_size=200), max_size=4))
+    wire, header = HEADS[name]
+    frames = data.draw(st.lists(damaged([bytes(wire.frames(header)[0])]) | st.binary(max_size=200), max_size=4))
     with guarded(Refused):
-        seal.unpack([zmq.Frame(frame) for frame in frames])
+        wire.unpack([zmq.Frame(frame) for frame in frames])
 
 
 @fuzz(
@@ -87,11 +85,10 @@ class Worker:
         channel = ServerChannel(context, address, KEY, "the server", harm="change the model", options=options)
         self._router, self._dealer = channel.socket, context.socket(zmq.DEALER)
         self._dealer.connect(address)
-        self.server = Server(channel, 0, KEY, Journal(None), Presence(self._router, KEY, 30.0, 1.0))
-        self._seal = make_seal(KEY)
+        self.server = Server(channel, 0, Journal(None), Presence(self._router, KEY, 30.0, 1.0))
 
     def send(self, header: Header, control: bytes = b"", body: bytes | None = None) -> None:
-        self._dealer.send_multipart(self._seal.frames(header, control, body))
+        self._dealer.send_multipart(WIRE.frames(header, control, body))
         assert self._router.poll(10_000)
         with guarded():
             self.server.handle(self._router.recv_multipart(copy=False))
@@ -99,14 +96,8 @@ class Worker:
     def replies(self) -> list[Any]:
         found = []
         while self._dealer.poll(20):
-            found.append(self._seal.unpack(self._dealer.recv_multipart(copy=False)))
+            found.append(WIRE.unpack(self._dealer.recv_multipart(copy=False)))
         return found
-
-    def nonce(self, header: Header) -> str:
-        """The challenge, which is still there if earlier replies are dropped."""
-        self.send(header)
-        assert self._dealer.poll(10_000)
-        return str(from_json(self.replies()[-1].control)["nonce"])
 
 
 @contextmanager
@@ -163,14 +154,11 @@ TEXT = {"topic": "t", "text": "x", "world": 1}
 @example(job={**JOB, "mode": "ssp:x"}, area=None, world=1)
 def test_a_worker_that_joins_with_nonsense(job: Any, area: Any, world: int) -> None:
     with worker() as one:
-        me = Header(MessageKind.HELLO, 0, 5)
-        text = as_json({**TEXT, "nonce": one.nonce(me), "world": world})
+        text = as_json({**TEXT, "world": world})
         one.send(Header(MessageKind.GATHER, 0, 5), text)
         one.replies()
-        one.send(Header(MessageKind.JOIN, 0, 5), b'{"nonce": ' + b"[" * 50_000)
-        one.send(
-            Header(MessageKind.JOIN, 0, 5), as_json({"nonce": one.nonce(me), "job": job, "area": area, "code": CODE})
-        )
+        one.send(Header(MessageKind.JOIN, 0, 5), b'{"job": ' + b"[" * 50_000)
+        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"job": job, "area": area, "code": CODE}))
         one.send(Header(MessageKind.PUSH, 0, 5, 1, 0, present=1), b"", bytes(SPAN))
         with guarded():
             one.server.tick()
@@ -191,8 +179,7 @@ def test_a_member_that_breaks_all_rules(
 ) -> None:
     with worker() as one:
         job = {**JOB, "mode": mode, "compress": compress, "optim": {**JOB["optim"], "name": optim}}
-        nonce = one.nonce(Header(MessageKind.HELLO, 0, 5))
-        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None, "code": CODE}))
+        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"job": job, "area": None, "code": CODE}))
         assert one.replies()[-1].header.kind is MessageKind.WELCOME
         one.send(Header(MessageKind.VALUES, 0, 5), b"", bytes(SPAN))
         for header, body in messages:
@@ -204,9 +191,8 @@ def test_a_member_that_breaks_all_rules(
 def _states() -> list[bytes]:
     """A valid state of an optimizer, as a server packs it."""
     with worker() as one:
-        nonce = one.nonce(Header(MessageKind.HELLO, 0, 5))
         job = {**JOB, "optim": {**JOB["optim"], "name": "adamw"}}
-        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None, "code": CODE}))
+        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"job": job, "area": None, "code": CODE}))
         one.send(Header(MessageKind.VALUES, 0, 5), b"", bytes(SPAN))
         one.send(Header(MessageKind.PUSH, 0, 5, 1, 0, present=3), b"", bytes(SPAN))
         one.send(Header(MessageKind.STATE, 0, 5))
@@ -217,9 +203,8 @@ def _states() -> list[bytes]:
 def test_a_state_to_load(data: st.DataObject) -> None:
     body = data.draw(damaged(_seeds()))
     with worker() as one:
-        nonce = one.nonce(Header(MessageKind.HELLO, 0, 5))
         job = {**JOB, "optim": {**JOB["optim"], "name": "adamw"}}
-        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"nonce": nonce, "job": job, "area": None, "code": CODE}))
+        one.send(Header(MessageKind.JOIN, 0, 5), as_json({"job": job, "area": None, "code": CODE}))
         one.send(Header(MessageKind.VALUES, 0, 5), b"", bytes(SPAN))
         one.send(Header(MessageKind.LOAD, 0, 5), b"", body)
         one.send(Header(MessageKind.PUSH, 0, 5, 1, 0, present=3), b"", bytes(SPAN))

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from phalanx.machine.openmp import CHOSEN
 from tests.waiting import until
+from tests.warm.client import at_start, is_ours, start_inside, started_with
+from tests.warm.relay import place
+from tests.warm.stub import write_stub
 
 _PREFIX = "phx"
 _NUMBERS = count()
@@ -85,11 +90,23 @@ class Lab:
     folder: Path
     names: list[str]
     _booted: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _relays: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def python(self) -> Path:
+        """The interpreter on every host, for `launch --python`: it has torch imported already, see tests/warm."""
+        return self.folder / "python"
 
     @property
     def ssh_config(self) -> Path:
         """For `ssh -F`: reaches every host from every host."""
         return self.folder / "ssh_config"
+
+    @property
+    def launch(self) -> list[str]:
+        """`phalanx launch` to these hosts, with processes that start warm."""
+        reached = ["--ssh", f"ssh -F {self.ssh_config}", "--python", str(self.python)]
+        return [sys.executable, "-m", "phalanx", "launch", *reached]
 
     @property
     def own(self) -> Path:
@@ -113,6 +130,8 @@ class Lab:
 
     def command(self, host: str, argv: Sequence[str], cwd: Path | None = None) -> list[str]:
         """The command that runs `argv` on a host."""
+        if is_ours(argv):
+            argv = [str(self.python), *argv[1:]]
         inside = ["env", "-C", str(cwd or self.folder), *argv]
         return ["nsenter", "-t", str(self._init(host)), "-m", "-u", "-n", "-p", *inside]
 
@@ -187,6 +206,7 @@ class Lab:
         self.cut(host)
         os.kill(self._init(host), signal.SIGKILL)
         self._booted[host].wait()
+        self._forget_relay(host)
 
     def boot(self, host: str) -> None:
         """Start it, for the first time or after a crash. Returns when its sshd answers."""
@@ -202,7 +222,17 @@ class Lab:
                 stdout=log,
                 stderr=log,
             )
+            relay = start_inside(self._init(host), self.folder, log.fileno())
+        if relay is not None:
+            self._relays[host] = relay
+            until(place(self.folder, host).exists, why=lambda: (self.folder / f"{host}.log").read_text())
         until(lambda: self._answers(host), why=lambda: (self.folder / f"{host}.log").read_text())
+
+    def _forget_relay(self, host: str) -> None:
+        """It has ended with its host."""
+        place(self.folder, host).unlink(missing_ok=True)
+        if host in self._relays:
+            os.waitpid(self._relays.pop(host), 0)
 
     def shut_down(self) -> None:
         for host, process in self._booted.items():
@@ -211,6 +241,7 @@ class Lab:
             assert process.stdin is not None
             process.stdin.close()
             process.wait()
+            self._forget_relay(host)
         for name in [*self.names, "sw"]:
             subprocess.run(["ip", "netns", "del", f"{self.prefix}-{name}"], capture_output=True)
 
@@ -245,6 +276,7 @@ def hosts_up(num_hosts: int = 4) -> Iterator[Lab]:
         lab = Lab(prefix, folder, [f"h{number}" for number in range(1, num_hosts + 1)])
         stack.callback(lab.shut_down)
         _write_settings(lab)
+        write_stub(folder)
         _connect(lab)
         for host in lab.names:
             lab.boot(host)
@@ -271,8 +303,11 @@ def _write_settings(lab: Lab) -> None:
         "ClientAliveCountMax": 3,
         "Subsystem": "sftp internal-sftp",
     }
-    if os.environ.get("PYTHONPATH"):  # the code under test may be another than the installed one
-        server["SetEnv"] = f"PYTHONPATH={os.environ['PYTHONPATH']}"
+    # As the tests have it: the code under test may be another than the installed one, and processes are to start warm.
+    given = started_with()
+    told = {**at_start(given), **{name: given[name] for name in [CHOSEN] if name in given}}
+    if told:
+        server["SetEnv"] = " ".join(f'{name}="{value}"' for name, value in told.items() if '"' not in value)
     client = {
         "User": "root",
         "IdentityFile": folder / "id",

@@ -168,7 +168,7 @@ def test_validation_is_whole_without_a_lost_worker(tmp_path: Path) -> None:
 def test_hosts_that_share_no_disk(lab: Lab, undisturbed: Path) -> None:
     """Survivors save where they stand, each on its own host; what is the newest of that reaches all of them."""
     rank, step = random.randrange(3), random.randrange(1, 12)
-    command = [sys.executable, "-m", "phalanx", "launch", "--ssh", f"ssh -F {lab.ssh_config}", "-n", "3"]
+    command = [*lab.launch, "-n", "3"]
     command += ["--ips", "h2,h3,h4", "--max-restarts", "1", "--min-workers", "2"]
     process = lab.start("h1", [*command, "--", "train", "digits", *SETTINGS, "--out", "elastic"], cwd=lab.own)
     out = lab.own_of("h2") / "elastic"
@@ -195,7 +195,7 @@ def test_hosts_that_share_no_disk(lab: Lab, undisturbed: Path) -> None:
 @pytest.mark.lab
 def test_survivors_of_a_silent_host_save_where_they_stand(lab: Lab) -> None:
     """They notice by themselves, before the launcher's patience with them ends; no checkpoint was due until then."""
-    command = [sys.executable, "-m", "phalanx", "launch", "--ssh", f"ssh -F {lab.ssh_config}", "-n", "3"]
+    command = [*lab.launch, "-n", "3"]
     command += ["--ips", "h2,h3,h4", "--max-restarts", "1", "--min-workers", "2", "--", "train", "digits", *SETTINGS]
     command += ["train.length=6ep", "checkpoint.every=100%", "eval.every=100%", "train.micro_batches=3"]
     process = lab.start("h1", [*command, "exchange.silence_s=15", "--out", "silent"], cwd=lab.own)

@@ -1,6 +1,5 @@
 """An evaluator on its own host, which has the run folder: it ends quietly, and the job succeeds."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ TRAIN = ["train", "digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "--
 
 
 def launch(lab: Lab, *words: str) -> list[str]:
-    return [sys.executable, "-m", "phalanx", "launch", "--ssh", f"ssh -F {lab.ssh_config}", *words]
+    return [*lab.launch, *words]
 
 
 def role(run: Path, name: str) -> RoleRecord:

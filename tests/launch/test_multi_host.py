@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ BROUGHT = {name for name in SMALL if "evaluator" not in name and name.endswith((
 
 
 def launch(lab: Lab, *words: str) -> list[str]:
-    return [sys.executable, "-m", "phalanx", "launch", "--ssh", f"ssh -F {lab.ssh_config}", *words]
+    return [*lab.launch, *words]
 
 
 def checkout(folder: Path) -> Path:

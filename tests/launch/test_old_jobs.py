@@ -38,10 +38,10 @@ print(recv_monitor_message(events)["event"].name)
 GREET = """
 import sys, time, zmq
 from pathlib import Path
-from phalanx.exchange.pserver.wire import Header, MessageKind, make_seal
+from phalanx.exchange.pserver.wire import WIRE, Header, MessageKind
 socket = zmq.Context().socket(zmq.DEALER)
 socket.connect(sys.argv[1])
-hello = make_seal("").frames(Header(MessageKind.HELLO, worker=7), b"")
+hello = WIRE.frames(Header(MessageKind.HELLO, worker=7), b"")
 socket.send_multipart(hello)
 assert socket.poll(120_000), "nobody answers"
 socket.recv_multipart()

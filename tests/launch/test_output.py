@@ -30,6 +30,17 @@ def test_output_is_kept_to_the_byte_and_lines_line_by_line(tmp_path: Path) -> No
     assert last_lines(tmp_path / "none") == []
 
 
+def test_a_line_that_never_ends_is_not_kept(tmp_path: Path) -> None:
+    """A progress bar that is drawn over and over has no line ends; the launcher may run for weeks."""
+    parts: list[str] = []
+    output = RoleOutput(tmp_path / "trainer-0.log", lambda stream, line: parts.append(line))
+    for _ in range(100):
+        output.write("err", "\r" + 10_000 * "=")
+    output.close()
+    assert "".join(parts) == 100 * ("\r" + 10_000 * "=")
+    assert max(map(len, parts)) < 1 << 17
+
+
 RANKS = [
     {"data_s": 0.001, "compute_s": 0.25, "exchange_s": 0.05, "update_s": 0.002, "samples_per_s": 400.5},
     {"data_s": 0.125, "compute_s": 0.18, "exchange_s": 0.0, "update_s": 0.0, "samples_per_s": 411.75},

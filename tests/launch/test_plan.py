@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from phalanx.api.launch_options import LaunchOptions, add_to_flags
 from phalanx.api.request import make_request
-from phalanx.cli.launch import _train_parameters
+from phalanx.cli.launch import _parameters
 from phalanx.cli.launch import parse_train as parse
 from phalanx.cli.main import app, request_from
 from phalanx.config.batch import samples_per_step
@@ -27,7 +27,7 @@ from phalanx.roles.request import Request, resume_words, with_workers
 
 
 def asked(*typed: str, n: int | None = None, s: int | None = None) -> RunConfig:
-    given = dict(_train_parameters(["train", *typed]))
+    given = dict(_parameters(["train", *typed]))
     add_to_flags(given, LaunchOptions(), workers=n, servers=s)
     return request_from(given).config
 
@@ -54,7 +54,7 @@ def test_contradictions_are_refused(typed: list[str], n: int | None, s: int | No
 
 def test_only_training_is_launched() -> None:
     with pytest.raises(UserError, match="'eval' cannot be launched"):
-        _train_parameters(["eval", "run"])
+        _parameters(["eval", "run"])
 
 
 def test_a_request_travels_as_json(tmp_path: Path) -> None:

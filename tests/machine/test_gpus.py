@@ -3,7 +3,9 @@
 import pytest
 
 from phalanx.errors import UserError
-from phalanx.machine.gpus import gpu_of
+from phalanx.exchange.collective.group import refuse_shared_gpus
+from phalanx.machine.gpus import gpu_of, own_gpu
+from tests.data.samples import assert_helpful
 
 TWO = ["NVIDIA A", "NVIDIA B"]
 
@@ -24,3 +26,18 @@ def test_what_cannot_be_is_refused(gpus: list[int], workers: int, present: list[
     with pytest.raises(UserError) as caught:
         gpu_of(gpus, 0, workers, present, "this torch was built without CUDA")
     assert all(part in str(caught.value) for part in told)
+
+
+def test_without_a_list_workers_share_out_what_they_see() -> None:
+    assert [own_gpu(rank, 2, 4) for rank in range(2)] == [0, 1]
+    assert own_gpu(3, 4, 1) == 0  # its own: Slurm and Ray hide the others
+    with pytest.raises(UserError) as caught:
+        own_gpu(2, 4, 2)
+    assert_helpful(caught.value, "4 workers run on this machine, which has 2 GPUs", "--workers 2")
+
+
+def test_two_workers_on_one_gpu_are_refused_before_nccl_is() -> None:
+    refuse_shared_gpus([["a", "1", "cuda:0"], ["a", "2", "cuda:1"], ["b", "1", "cuda:0"]])
+    with pytest.raises(UserError) as caught:
+        refuse_shared_gpus([["a", "1", "cuda:0"], ["b", "1", "cuda:0"], ["a", "1", "cuda:0"]])
+    assert_helpful(caught.value, "trainer-0 and trainer-2 have the same GPU, cuda:0 of a", "NCCL", "pserver")

@@ -128,3 +128,13 @@ def test_what_each_process_has_of_its_own_is_decided_there() -> None:
     settings = settings_for(job_settings, workers_here=2)
     assert settings.threads == 3
     assert str(settings.decisions["threads"]) == "3 (as you set it)"
+
+
+def test_a_gpu_without_what_compiling_needs_does_not_compile() -> None:
+    able = choose_for_job(config(), [GPU, replace(GPU, worker=1)]).decisions["compile"]
+    assert able.value
+    without = choose_for_job(config(), [GPU, replace(GPU, worker=1, host="h9", no_compile="triton needs a C compiler")])
+    assert not without.machine.compile
+    assert str(without.decisions["compile"]) == (
+        "False (torch.compile cannot be used on h9: triton needs a C compiler)"
+    )

@@ -1,5 +1,6 @@
 """Channels between processes that have the job's key: nobody else gets in, changes messages, or costs memory."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -14,7 +15,11 @@ import zmq
 from phalanx.errors import UserError
 from phalanx.net.client_channel import LARGE_BYTES, ClientChannel
 from phalanx.net.encryption import Encrypt, encrypts, has_aes
+from phalanx.net.interfaces import free_port
 from phalanx.net.key import key_for
+from phalanx.net.lane import Lane
+from phalanx.net.lane_cipher import KEY_BYTES, LaneCipher
+from phalanx.net.lane_loop import LaneLoop
 from phalanx.net.server_channel import ServerChannel
 from tests.waiting import until
 
@@ -107,6 +112,23 @@ def test_a_private_socket_needs_no_lane(tmp_path: Path) -> None:
         assert reply(client) == [b"head", BODY]
     finally:
         pair.close()
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+@pytest.mark.parametrize("place", ["open/server", "open/not-there-yet/server", "@in-no-folder"])
+def test_a_socket_where_others_could_put_theirs_is_refused(tmp_path: Path, side: str, place: str) -> None:
+    """At such a path another user's process may wait for the trainers of this one."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)
+    address = f"ipc://{place}" if place.startswith("@") else f"ipc://{tmp_path}/{place}"
+    context: Context = zmq.Context()
+    open_it: dict[str, Callable[[], object]] = {
+        "server": lambda: ServerChannel(context, address, KEY, "a server", harm="read"),
+        "client": lambda: ClientChannel(context, address, KEY, encrypt=False, options={}),
+    }
+    with pytest.raises(UserError, match="other users of this machine can listen"):
+        open_it[side]()
+    context.destroy(linger=0)
 
 
 def test_without_the_key_nothing_gets_in_or_out(pair: Pair) -> None:
@@ -250,6 +272,28 @@ def test_many_connections_without_a_token_are_dropped(pair: Pair) -> None:
         stranger.close()
 
 
+def test_a_port_can_be_used_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is started again in a narrow range of ports: the system keeps those of closed connections."""
+    port = free_port("127.0.0.1")
+    monkeypatch.setenv("PHALANX_PORT_RANGE", f"{port}-{port}")
+
+    def serve() -> None:
+        pair = Pair()
+        client = pair.client()
+        client.send_multipart([b"head", BODY])
+        assert reply(client) == [b"head", BODY]
+        lanes = pair.server._lanes
+        assert lanes is not None
+        assert lanes.port == port
+        (lane,) = lanes._lanes.values()
+        lanes._loop.call(lane.close)  # before the client: so its end is the one that the system keeps
+        until(lambda: not lane.open)
+        pair.close()
+
+    serve()
+    serve()
+
+
 def test_a_lane_that_breaks_opens_anew(pair: Pair) -> None:
     client = pair.client()
     client.send_multipart([b"first", BODY])
@@ -258,6 +302,28 @@ def test_a_lane_that_breaks_opens_anew(pair: Pair) -> None:
     assert lane is not None
     lane._connection.shutdown(socket.SHUT_RDWR)
     until(lambda: client._lane is not lane)
+    client.send_multipart([b"second", BODY])
+    assert reply(client) == [b"second", BODY]
+
+
+def test_a_lane_that_only_the_server_knows_to_be_broken_opens_anew(pair: Pair) -> None:
+    """As after a cut network: the end that sent has given up, and the one that waits for a reply has heard nothing."""
+    client = pair.client()
+    client.send_multipart([b"first", BODY])
+    assert reply(client) == [b"first", BODY]
+    lane, lanes = client._lane, pair.server._lanes
+    assert lanes is not None
+    (identity,) = lanes._lanes
+    del lanes._lanes[identity]
+    with pytest.raises(zmq.ZMQError):
+        pair.server.send_multipart([identity, b"lost", BODY])
+
+    def renewed() -> bool:
+        with contextlib.suppress(zmq.Again):
+            client.recv_multipart()
+        return client._lane not in (lane, None)
+
+    until(renewed)
     client.send_multipart([b"second", BODY])
     assert reply(client) == [b"second", BODY]
 
@@ -321,3 +387,13 @@ def test_without_a_place_for_the_users_key_there_is_a_remedy(tmp_path: Path, mon
 )
 def test_what_is_encrypted(setting: Encrypt, address: str, encrypted: bool) -> None:
     assert encrypts(setting, address) is encrypted
+
+
+def test_what_is_sent_over_a_lane_that_has_ended_is_done_with() -> None:
+    loop, (sending, receiving) = LaneLoop(), (LaneCipher(bytes(KEY_BYTES), encrypt=True) for _ in range(2))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = socket.create_connection(listener.getsockname())
+        lane = Lane(loop, connection, sending, receiving, lambda frames: None, lambda lane: None)
+        loop.close(lane.close)
+        assert lane.send([b"late"]).done
+        assert lane.sent

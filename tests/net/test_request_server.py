@@ -1,4 +1,4 @@
-"""A server answers requests that prove the key, and only counts all others. Real sockets."""
+"""A server answers requests of its protocol, and only counts all other messages. Real sockets."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,24 +8,12 @@ import pytest
 import zmq
 
 from phalanx.errors import UserError
+from phalanx.net.client_channel import LARGE_BYTES
 from phalanx.net.messages import Message, unpack_error
 from phalanx.net.poll_loop import drain
-from phalanx.net.request_server import Challenges, PeerRequest, RequestServer
-from phalanx.net.seal import Refused, from_json
+from phalanx.net.request_server import PeerRequest, RequestServer
 from phalanx.net.server_channel import ServerChannel
-from tests.net.test_messages import OURS, THEIRS, WIRE, Header, Kind
-
-
-def test_a_repeated_hello_gets_the_same_challenge_which_can_be_answered_once() -> None:
-    """A worker that starts before its server repeats its hello; all of them arrive when the server starts."""
-    challenges = Challenges()
-    first = challenges.issue(b"worker")
-    assert challenges.issue(b"worker") == first
-    assert challenges.issue(b"other") != first
-    challenges.check(b"worker", first)
-    with pytest.raises(Refused, match="replay"):
-        challenges.check(b"worker", first)
-    assert challenges.issue(b"worker") != first
+from tests.net.test_messages import ELSE, WIRE, Header, Kind
 
 
 class Sockets:
@@ -37,7 +25,7 @@ class Sockets:
         self.client = context.socket(zmq.DEALER)
         self.client.connect(address)
         self.refused: Counter[str] = Counter()
-        self.server = RequestServer(self.channel, OURS, WIRE, self.refused, {Kind.ADD: self.add})
+        self.server = RequestServer(self.channel, WIRE, self.refused, {Kind.ADD: self.add})
 
     def add(self, request: PeerRequest[Header]) -> None:
         if request.header.large == 13:
@@ -49,10 +37,10 @@ class Sockets:
         drain(self.channel, self.server.handle)
 
     def ask(self, header: Header, control: bytes = b"") -> Message[Header]:
-        self.client.send_multipart(OURS.frames(header, control))
+        self.client.send_multipart(WIRE.frames(header, control))
         self.serve()
         assert self.client.poll(10_000)
-        return OURS.unpack(self.client.recv_multipart(copy=False))
+        return WIRE.unpack(self.client.recv_multipart(copy=False))
 
 
 @pytest.fixture
@@ -63,7 +51,6 @@ def sockets(tmp_path: Path) -> Iterator[Sockets]:
 
 
 def test_requests_are_answered_by_their_kind(sockets: Sockets) -> None:
-    assert len(from_json(sockets.ask(Header(Kind.HELLO)).control)["nonce"]) == 32
     assert bytes(sockets.ask(Header(Kind.ADD, 1), b"sum").control) == b"sum"
     failed = sockets.ask(Header(Kind.ADD, 13))
     assert failed.header.kind is Kind.FAILED
@@ -73,13 +60,21 @@ def test_requests_are_answered_by_their_kind(sockets: Sockets) -> None:
 
 def test_other_messages_are_counted_and_get_no_answer(sockets: Sockets) -> None:
     sockets.client.send(b"garbage")
-    sockets.client.send_multipart(THEIRS.frames(Header(Kind.ADD)))
-    sockets.client.send_multipart(OURS.frames(Header(Kind.CHALLENGE)))
+    sockets.client.send_multipart(ELSE.frames(Header(Kind.ADD)))
+    sockets.client.send_multipart(WIRE.frames(Header(Kind.ADDED)))
     while sockets.refused.total() < 3:
         sockets.serve()
-    assert sockets.refused == {"garbage": 1, "key": 1, "kind": 1}
+    assert sockets.refused == {"garbage": 2, "kind": 1}
     assert not sockets.client.poll(0)
 
 
 def test_a_message_to_a_client_that_is_gone_is_dropped(sockets: Sockets) -> None:
     sockets.server.send(b"nobody", Header(Kind.ADD))
+
+
+def test_a_large_message_to_a_client_without_a_lane_is_dropped() -> None:
+    with zmq.Context() as context:
+        channel = ServerChannel(context, "tcp://127.0.0.1:0", "", "a server", harm="ask")
+        server = RequestServer(channel, WIRE, Counter(), {})
+        assert server.send_tracked(b"nobody", Header(Kind.ADD), b"", bytes(1 + LARGE_BYTES)).done
+        channel.close(0)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx.plan.plan import asked_arrangement, make_plan
+from phalanx.plan.plan import make_plan
 from phalanx.plan.predict import predict
 from phalanx.plan.search import EQUAL, Search, most_servers, neighbours
-from phalanx.plan.setup import Arrangement, Setup
+from phalanx.plan.setup import Arrangement, Setup, asked_arrangement
 from phalanx.plan.simulate import simulate
 from tests.plan.jobs import setup
 
@@ -72,16 +72,32 @@ def test_remedies_are_true() -> None:
     """What the sentence promises of fp16 is what a plan with fp16 has."""
     one = setup(link="5Gbit")
     plan = make_plan(one, [32])
-    assert "--compress fp16 would give" in plan.constraint.sentence
-    promised = float(plan.constraint.sentence.split("--compress fp16 would give ")[1].split("×")[0])
+    said = "--compress fp16 (which changes the result) would give "
+    assert said in plan.constraint.sentence
+    promised = float(plan.constraint.sentence.split(said)[1].split("×")[0])
     halved = predict(one, replace(plan.best.arranged, compress="fp16"), ranges=False)
     assert plan.best.step_s.expected / halved.step_s.expected == pytest.approx(promised, abs=0.01)
+
+
+def test_what_binds_says_from_how_many_workers_on() -> None:
+    one = setup(link="5Gbit", hosts=8, per_host=1)
+    found = make_plan(one, [8]).constraint
+    assert (found.kind, found.since) == ("links", 2)
+    assert "(from 2 workers on)" in found.sentence
+    later = setup(cores=12, hosts=1)  # 4,800 images/s
+    found = make_plan(later.but(later.cluster.but(per_host=32, inside="nvlink5")), [1, 32]).constraint
+    assert found.kind == "input"
+    assert found.since is not None
+    assert found.since == pytest.approx(4800 / 352, abs=3)
 
 
 def test_ranges_hold_what_is_expected_and_narrow_with_measurements() -> None:
     wide = predict(setup(), Arrangement(32)).step_s
     narrow = predict(setup(speed={"images_per_s": 350, "batch": 32}, spread=0.01), Arrangement(32)).step_s
     assert wide.low < wide.expected < wide.high
+    found = predict(setup(link="5Gbit"), Arrangement(32))
+    for each in (found.efficiency, found.speed_up, found.parts["exchange"], found.parts["waiting"]):
+        assert each.low < each.expected < each.high
     assert (narrow.high - narrow.low) / narrow.expected < (wide.high - wide.low) / wide.expected
 
 

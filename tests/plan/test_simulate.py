@@ -107,22 +107,28 @@ def test_simulated_again_it_is_the_same() -> None:
 
 
 METHODS = st.sampled_from(["collective", "pserver"])
-MODES = st.sampled_from(["sync", "async", "ssp:2"])
 
 
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.integers(1000, 8 * MB), min_size=1, max_size=6),
-    *(METHODS, MODES, st.integers(1, 12), st.integers(1, 4), st.integers(1, 4)),
-    st.floats(1e7, 1e10),
+    *(st.integers(1, 12), st.integers(1, 4), st.floats(0.0, 0.2), st.floats(1e7, 1e10)),
 )
 def test_more_bandwidth_is_never_slower(
-    sizes: list[int], method: str, mode: str, workers: int, per_host: int, servers: int, nic: float
+    sizes: list[int], workers: int, per_host: int, spread: float, nic: float
 ) -> None:
-    shape: dict[str, Any] = {"workers": workers, "per_host": per_host, "method": method, "servers": servers}
-    slow = job(*sizes, **shape, mode=mode if method == "pserver" else "sync", server=REAL, network=network(nic))
-    fast = slow.but(network=network(2 * nic))
-    assert simulate(fast, 6).step_s <= simulate(slow, 6).step_s * 1.01  # queues may be served in another order
+    shape: dict[str, Any] = {"workers": workers, "per_host": per_host, "method": "collective", "spread": spread}
+    slow = job(*sizes, **shape, network=network(nic))
+    assert simulate(slow.but(network=network(2 * nic)), 6).step_s <= simulate(slow, 6).step_s * (1 + 1e-9)
+
+
+@pytest.mark.xfail(strict=True, reason="queues served in order of arrival are not monotone: docs/plan.md, The model")
+def test_more_bandwidth_is_never_slower_with_servers() -> None:
+    # Found by a property test: with faster links these workers stay in step and queue for the servers together.
+    shape: dict[str, Any] = {"workers": 6, "method": "pserver", "servers": 2, "mode": "async", "server": REAL}
+    slow = job(37553, 1011024, 3449041, **shape, network=network(413782594.0))
+    fast = slow.but(network=network(2 * 413782594.0))
+    assert simulate(fast, 48).step_s <= simulate(slow, 48).step_s * 1.01
 
 
 @settings(max_examples=25, deadline=None)

@@ -5,7 +5,7 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,19 @@ import pytest
 from phalanx.launch.env.roles import is_foreign
 from tests.conftest import LEAN
 from tests.lab.mpi import MPICH, OPENMPI, Mpi
+from tests.warm.outside import phalanx_outside
 
 TRAIN = ["train", "digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "train.log_every=2", "eval.every=100%"]
 PHALANX = [sys.executable, "-m", "phalanx"]
 STEPS = ["step 2", "step 4"]
 ESCAPE = "\x1b"
+
+
+@pytest.fixture(scope="module")
+def phalanx() -> Iterator[list[str]]:
+    """The command for mpirun, which starts processes itself: they start warm, too."""
+    with phalanx_outside() as words:
+        yield words
 
 
 def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> str:
@@ -36,10 +44,10 @@ def steps(text: str, worker: int) -> list[str]:
     return [re.findall(r"step \d+", line)[0] for line in lines if line.startswith("trainer-1 | ") == bool(worker)]
 
 
-def test_openmpi_with_a_file_for_each_rank(tmp_path: Path) -> None:
+def test_openmpi_with_a_file_for_each_rank(phalanx: list[str], tmp_path: Path) -> None:
     """mpirun gives its ranks a pseudo-terminal, and shows on its screen what files get, unless told otherwise."""
     command = OPENMPI.command(2)
-    kept = [*command, "--output-filename", str(tmp_path / "kept"), *PHALANX, *TRAIN, "--out", str(tmp_path / "a")]
+    kept = [*command, "--output-filename", str(tmp_path / "kept"), *phalanx, *TRAIN, "--out", str(tmp_path / "a")]
     screen = run(kept, tmp_path, OPENMPI.root)
     assert (steps(screen, 0), steps(screen, 1)) == (STEPS, STEPS)
     first, second = ((tmp_path / f"kept/1/rank.{rank}/stdout").read_text() for rank in range(2))
@@ -47,7 +55,7 @@ def test_openmpi_with_a_file_for_each_rank(tmp_path: Path) -> None:
     assert steps(second, 1) == STEPS
     assert "worker: trainer-1 of 2 on " in second
     assert "see the output of trainer-0" in second
-    files = [*command, "--output-filename", f"{tmp_path}/files:nocopy", *PHALANX, *TRAIN, "--out", str(tmp_path / "b")]
+    files = [*command, "--output-filename", f"{tmp_path}/files:nocopy", *phalanx, *TRAIN, "--out", str(tmp_path / "b")]
     assert run(files, tmp_path, OPENMPI.root) == ""
     alone = (tmp_path / "files/1/rank.1/stdout").read_text()
     assert steps(alone, 0) == STEPS
@@ -55,8 +63,10 @@ def test_openmpi_with_a_file_for_each_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mpi", [OPENMPI, MPICH], ids=lambda mpi: mpi.package)
-def test_on_one_screen_the_first_speaks_for_all_and_logs_have_everybody(tmp_path: Path, mpi: Mpi) -> None:
-    screen = run([*mpi.command(2), *PHALANX, *TRAIN, "--out", "run", "--log-dir", "words"], tmp_path, mpi.root)
+def test_on_one_screen_the_first_speaks_for_all_and_logs_have_everybody(
+    phalanx: list[str], tmp_path: Path, mpi: Mpi
+) -> None:
+    screen = run([*mpi.command(2), *phalanx, *TRAIN, "--out", "run", "--log-dir", "words"], tmp_path, mpi.root)
     assert (steps(screen, 0), steps(screen, 1)) == (STEPS, [])
     assert "trainer-1 of 2" not in screen
     for rank in range(2):
@@ -67,8 +77,8 @@ def test_on_one_screen_the_first_speaks_for_all_and_logs_have_everybody(tmp_path
     assert told == (tmp_path / "words/trainer-1.log").read_text()
 
 
-def test_a_process_that_mpirun_started_alone_leads_a_job_in_plain_lines(tmp_path: Path) -> None:
-    screen = run([*OPENMPI.command(1), *PHALANX, *TRAIN, "--workers", "2", "--out", "run"], tmp_path, OPENMPI.root)
+def test_a_process_that_mpirun_started_alone_leads_a_job_in_plain_lines(phalanx: list[str], tmp_path: Path) -> None:
+    screen = run([*OPENMPI.command(1), *phalanx, *TRAIN, "--workers", "2", "--out", "run"], tmp_path, OPENMPI.root)
     assert steps(screen, 0) == STEPS
 
 

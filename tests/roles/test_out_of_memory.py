@@ -29,3 +29,18 @@ def test_other_errors() -> None:
     assert not is_out_of_memory(RuntimeError("shapes differ"))
     assert not is_out_of_memory(ValueError("out of memory"))
     assert not is_out_of_memory(UserError("out of memory"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_a_full_gpu(error: RuntimeError) -> None:
+    config = resolve([parse_override("train.batch_size=64")]).config
+    with pytest.raises(OutOfMemory) as caught, naming_out_of_memory(Role("trainer", 0, 1), config):
+        raise error
+    assert_helpful(caught.value, "has no GPU memory left", "train.batch_size=32 optim.accumulate=2", "nvidia-smi")
+    assert "MB left" not in caught.value.why  # of the host

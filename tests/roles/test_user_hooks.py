@@ -156,7 +156,6 @@ def test_everything_of_the_users_own_is_seen_in_the_run(alone: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["collective", "pserver"])
-@pytest.mark.numeric
 def test_two_workers_measure_and_end_as_one_does(folder: Path, alone: Path, method: str) -> None:
     words = ("--workers", "2", "--update-method", method, "--data-servers", "1" if method == "collective" else "0")
     phalanx(folder, "train", "digits", "--out", method, *words, *RUN, STOP_AFTER_2)

@@ -7,17 +7,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RELAY = "tests.warm.relay"
 
 # Read once, when Python or a library is loaded. A process that has other values of these starts afresh.
 _READ_AT_START = (
     *("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LANG", "LC_", "TZ", "PHALANX_CPU", "PHALANX_COLD"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "TORCH_", "PYTORCH_", "CUDA_"),
 )
-# Libraries set this one in the process that imports them; it is about Intel's OpenMP, which torch does not use here.
-_NO_MATTER = frozenset({"KMP_DUPLICATE_LIB_OK"})
+# Libraries set the first one in the process that imports them; it is about Intel's OpenMP, which torch does not use
+# here. The second, which torchrun sets, can be followed later (tests/warm/server.py).
+_NO_MATTER = frozenset({"KMP_DUPLICATE_LIB_OK", "OMP_NUM_THREADS"})
 _ANSWER_S = 300.0
-STARTED_WITH = dict(os.environ)  # not what the first test that needs a server has changed
 _start_afresh = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 
 
@@ -55,8 +59,7 @@ def start_server(started_with: Mapping[str, str]) -> WarmProcess:
         # No threads of OpenBLAS: they would be missing after a fork.
         environment = {**started_with, "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tests.warm.server", str(theirs.fileno())]
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH120, PTH100
-        subprocess.Popen(command, env=environment, cwd=root, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        subprocess.Popen(command, env=environment, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
     return WarmProcess(ours, started_with)
 
 
@@ -65,20 +68,43 @@ class _Hook:
 
     def __init__(self, server: WarmProcess | None) -> None:
         self.server, self.owner = server, os.getpid()
+        self.started_with = dict(os.environ)  # not what the first test that needs a server has changed
 
     def fork(self, request: dict[str, Any], streams: Sequence[int]) -> int | None:
         if os.getpid() != self.owner:  # a fork of this process, such as multiprocessing makes: it has no server
             return None
         if self.server is None:
-            self.server = start_server(STARTED_WITH)
+            self.server = start_server(self.started_with)
         return self.server.fork(request, streams) if self.server.fits(request["environment"]) else None
+
+
+_installed: _Hook | None = None
+
+
+def started_with() -> dict[str, str]:
+    """The environment when `install` was called."""
+    return dict(os.environ) if _installed is None else _installed.started_with
+
+
+def start_inside(init: int, folder: Path, log: int) -> int | None:
+    """Start a relay (tests/warm/relay.py) on the host whose first process this is. None where processes start afresh.
+
+    Returns the id of a child process that ends with the relay.
+    """
+    if _installed is None:
+        return None
+    request: dict[str, Any] = {"argv": [sys.executable, "-m", RELAY, str(folder)], "environment": started_with()}
+    request |= {"cwd": str(ROOT), "new_session": True, "cores": sorted(os.sched_getaffinity(0)), "host": init}
+    with open(os.devnull) as nothing:  # noqa: PTH123
+        return _installed.fork(request, [nothing.fileno(), log, log])
 
 
 def install(server: WarmProcess | None = None) -> None:
     """From now on, processes that this one starts are forked from a server where that gives the same process."""
     if sys.platform != "linux" or os.environ.get("PHALANX_COLD") == "1":
         return
-    hook = _Hook(server)
+    global _installed
+    hook = _installed = _Hook(server)
 
     def execute_child(process: "subprocess.Popen[Any]", *given: Any) -> None:
         (args, executable, preexec_fn, close_fds, pass_fds, cwd, env, _, _, shell) = given[:10]
@@ -102,10 +128,10 @@ def install(server: WarmProcess | None = None) -> None:
 
 
 def is_ours(args: Any) -> bool:
-    """`python -m phalanx…`, `python FILE.py` or torchrun, by this interpreter."""
+    """`python -m phalanx…`, `python FILE.py`, torchrun or the kernel of a notebook, by this interpreter."""
     if not isinstance(args, (list, tuple)) or args[0] != sys.executable:
         return False
     words = [os.fspath(word) for word in args[1:4] if word != "-u"]
     if words[:1] == ["-m"]:
-        return words[1].split(".")[0] in ("phalanx", "torch")
+        return words[1].split(".")[0] in ("phalanx", "torch", "ipykernel_launcher") or words[1] == RELAY
     return bool(words) and words[0].endswith(".py")

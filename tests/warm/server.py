@@ -1,25 +1,29 @@
 """A process that has imported what training needs, and forks itself on request: python -m tests.warm.server SOCKET."""
 
+import atexit
 import gc
 import importlib
 import io
 import json
 import os
+import platform
 import runpy
 import signal
 import socket
 import sys
+import tempfile
+import threading
 import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.warm.client import WarmProcess, install
-from tests.warm.kernel import fork_sibling, show_as
+from tests.warm.kernel import enter_namespaces, fork_sibling, show_as
 
 # Nothing that starts threads when it is imported, as scikit-learn does.
 _IMPORTED = (
-    *("torch", "torch.distributed", "torch.nn.parallel", "zmq", "rich.progress", "typer", "yaml"),
+    *("torch", "torch.distributed", "torch.nn.parallel", "timm", "zmq", "rich.progress", "typer", "yaml"),
     *("phalanx.cli.main", "phalanx.api.start", "phalanx.launch.launchers.local"),
     *("phalanx.roles.run", "phalanx.roles.trainer", "phalanx.roles.server", "phalanx.roles.evaluator"),
     *("phalanx.roles.data_server",),
@@ -34,12 +38,27 @@ def serve(connection: socket.socket) -> dict[str, Any]:
             os._exit(0)
         if fork_sibling() == 0:
             request: dict[str, Any] = json.loads(message)
+            if "host" in request:
+                enter_host(request["host"], connection)
             enter(request, streams)
-            connection.send(str(os.getpid()).encode())
+            if "host" not in request:
+                connection.send(str(os.getpid()).encode())
             connection.close()
             return request
         for descriptor in streams:
             os.close(descriptor)
+
+
+def enter_host(init: int, connection: socket.socket) -> None:
+    """Go on as a process of the lab host whose first process this is; its parent, outside, ends with it."""
+    enter_namespaces(init)
+    child = os.fork()
+    if child == 0:
+        return
+    connection.send(str(os.getpid()).encode())
+    connection.close()
+    os.waitpid(child, 0)
+    os._exit(0)
 
 
 def enter(request: dict[str, Any], streams: Sequence[int]) -> None:
@@ -76,6 +95,10 @@ def begin(request: dict[str, Any]) -> None:
     sys.stderr = _writer(2, sys.stderr, lines=True, unbuffered=unbuffered)
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
     sys.modules["numpy"].random.seed()
+    tempfile.tempdir = None  # asked for once, when torch is imported
+    platform._uname_cache = None  # type: ignore[attr-defined]  # the host's name is another one there
+    if threads := environment.get("OMP_NUM_THREADS"):
+        sys.modules["torch"].set_num_threads(int(threads))
 
 
 def _writer(number: int, like: Any, *, lines: bool, unbuffered: bool) -> io.TextIOWrapper:
@@ -123,11 +146,34 @@ def main(given: socket.socket) -> NoReturn:
         connection = None if words_of(request)[0] == "phalanx.roles" else fork_own_server(started_with)
     begin(request)
     program = words_of(request)[0]
-    if program.endswith(".py"):
-        run_file(Path.cwd() / program)
-    else:
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
-    sys.exit()
+    try:
+        if program.endswith(".py"):
+            run_file(Path.cwd() / program)
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except KeyboardInterrupt:
+        raise  # Python ends by the signal
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+        end(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        end(1)
+    end(0)
+
+
+def end(code: int) -> NoReturn:
+    """As Python ends, but no object is freed: that would copy all memory, and libraries tell of what cannot be."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        sys.exit(code)  # Python has an exit code for that
+    os._exit(code & 0xFF)
 
 
 if __name__ == "__main__":

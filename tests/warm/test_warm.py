@@ -13,7 +13,7 @@ import pytest
 from phalanx.runs import checkpoint
 from tests.conftest import LEAN
 from tests.waiting import until
-from tests.warm.client import STARTED_WITH, at_start
+from tests.warm.client import at_start, started_with
 
 PROBE = """
 import json, os, random, signal, sys, threading
@@ -37,7 +37,7 @@ ABOUT_THE_PROCESS = ("warm", "random", "pid")
 @pytest.fixture(autouse=True)
 def as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier test may have left a variable that libraries read at the start: then processes start afresh."""
-    before = at_start(STARTED_WITH)
+    before = at_start(started_with())
     for name in at_start(os.environ).keys() - before.keys():
         monkeypatch.delenv(name)
     for name, value in before.items():
@@ -79,7 +79,7 @@ def test_it_looks_as_one_that_was_started_afresh(tmp_path: Path, new_session: bo
 def test_it_starts_afresh_where_libraries_would_be_loaded_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "3")
     assert not probe(tmp_path, cold=False)["warm"]
 
 
@@ -133,7 +133,6 @@ def state_of(pid: int) -> str:
         return "Z"
 
 
-@pytest.mark.numeric
 def test_it_trains_to_the_same_bits(tmp_path: Path) -> None:
     words = ["-m", "phalanx", "train", "digits", "model.name=wrn10_1", "train.length=4st", *LEAN]
     tensors = []

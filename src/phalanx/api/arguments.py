@@ -13,7 +13,7 @@ from phalanx.errors import UserError, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_COMMA_SEPARATED = ("gpus", "lr_step_epochs", "data_service")  # flags that take a list
+_COMMA_SEPARATED = ("gpus", "lr_step_epochs", "data_service", "teacher_service", "log")  # flags that take a list
 
 
 def refuse_unknown(function: Callable[P, R]) -> Callable[P, R]:

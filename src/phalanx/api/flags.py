@@ -19,6 +19,7 @@ class TrainFlags(TypedDict, total=False):
     initializer: str | None
     data: PathText | Callable[..., object] | None
     folds: int | None
+    teacher: Sequence[PathText] | PathText | None
     batch_size: int | None
     global_batch_size: int | None
     epochs: float | None
@@ -40,6 +41,8 @@ class TrainFlags(TypedDict, total=False):
     monitor: int | None
     log_every: int | None
     log_dir: PathText | None
+    log: Sequence[str] | str | None
+    notify: str | None
     update_method: str | None
     workers: int | None
     servers: int | None
@@ -50,3 +53,5 @@ class TrainFlags(TypedDict, total=False):
     min_workers: int | None
     data_service: Sequence[str] | str | None
     data_servers: int | None
+    teacher_service: Sequence[str] | str | None
+    teachers: int | None

@@ -10,23 +10,20 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.api.parts import ANYWHERE, is_done
 from phalanx.config.flags import OWN
 from phalanx.config.resolve import DEFAULT, Layer, nest, resolve
 from phalanx.config.schema import RunConfig
 from phalanx.custom.installed import FOLDER as CODE
 from phalanx.errors import EXIT_USER, UserError
-from phalanx.observe.results import read_results
 from phalanx.roles.request import Request, resume_request
 from phalanx.roles.result import Result
 from phalanx.runs import checkpoint
 from phalanx.runs.code import write_code
-from phalanx.runs.events import EVENTS_FILE
 from phalanx.runs.fold_paths import FOLDS_FILE, begun_folds, fold_path
 from phalanx.runs.folder import RunFolder, create_run
 from phalanx.runs.folds_file import write_folds
 
-# Where a fold is trained, and how much of a machine it uses, is no part of its result.
-_ANYWHERE = ("exchange.", "machine.", "data.threads", "data.prefetch", "data.service", "data.servers", "train.log")
 # (a fold's request; its folder if it has begun and saved nothing; the console)
 StartFold = Callable[[Request, RunFolder | None, Console | None], Result]
 
@@ -59,7 +56,7 @@ def cross_validate(request: Request, start: StartFold, console: Console | None) 
         )
     folds, shown = _number_of_folds(request), console or Console()
     folder = request.resume or create_run(request.out, request.config.name)
-    done = [number for number, path in begun_folds(folder.path).items() if _is_done(path)]
+    done = [number for number, path in begun_folds(folder.path).items() if is_done(path)]
     _refuse_changed(request, folder.path, done)
     _write_head(folder, request)
     try:
@@ -69,7 +66,7 @@ def cross_validate(request: Request, start: StartFold, console: Console | None) 
                 continue
             _say(shown, f"fold {number} of {folds}")
             result = start(*_fold_request(request, folder.path, number), console)
-            if result.exit_code or not _is_done(fold_path(folder.path, number)):
+            if result.exit_code or not is_done(fold_path(folder.path, number)):
                 _say(shown, f"fold {number} of {folds} is not done; to go on: phalanx train --resume {folder.path}")
                 return Result(result.exit_code or EXIT_USER, folder.path)
     except UserError:
@@ -98,10 +95,6 @@ def _say(console: Console, text: str) -> None:
     console.print(Text(text, style="bold"), soft_wrap=True)
 
 
-def _is_done(run: Path) -> bool:
-    return (run / EVENTS_FILE).is_file() and read_results([run])[0].state == "finished"
-
-
 def _write_head(folder: RunFolder, request: Request) -> None:
     """Write what a resume needs, before the first fold begins."""
     write_code(folder.path, request.code)
@@ -111,8 +104,8 @@ def _write_head(folder: RunFolder, request: Request) -> None:
 
 def _remove_head(folder: RunFolder) -> None:
     """Leave nothing where the first fold was refused."""
-    for file in (folder.config, folder.path / FOLDS_FILE):
-        file.unlink(missing_ok=True)
+    folder.remove_config()
+    (folder.path / FOLDS_FILE).unlink(missing_ok=True)
     shutil.rmtree(folder.path / CODE, ignore_errors=True)
     for path in (fold_path(folder.path, 1), folder.path):
         with suppress(OSError):  # it is not empty, or not there
@@ -163,7 +156,7 @@ def _refuse_changed(request: Request, folder: Path, done: list[int]) -> None:
         return
     before = {key: value for key, value, _ in resolve([layer_of(folder)[0]]).rows()}
     differing = [f"{key}={value}" for key, value, _ in _given(request) if value != before[key]]
-    changed = [text for text in differing if not text.startswith(_ANYWHERE)]
+    changed = [text for text in differing if not text.startswith(ANYWHERE)]
     if before["code.files"] != request.config.code.files:
         changed.append("--accept-code new")
     if changed:

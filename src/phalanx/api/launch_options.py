@@ -11,6 +11,7 @@ from phalanx.errors import UserError, nearest
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from phalanx.launch.launchers.kubernetes_options import KubernetesOptions
     from phalanx.roles.request import Request
 
 # The module of each launcher, with `start(plan, console) -> exit code`. With `plan.dry_run` it starts nothing.
@@ -27,6 +28,9 @@ LAUNCHERS = {
     "yarn": "phalanx.launch.launchers.yarn",
     "ray": "phalanx.launch.launchers.ray",
 }
+
+
+_LISTS = ("directive", "image_pull_secret", "node_selector", "toleration", "env", "label")
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,16 @@ class LaunchOptions:
     image: str | None = None
     namespace: str | None = None
     volume_claim: str | None = None
-    apply: bool = False
+    run_as: int | None = None
+    image_pull_secret: tuple[str, ...] = ()
+    node_selector: tuple[str, ...] = ()
+    toleration: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    queue: str | None = None
+    priority_class: str | None = None
+    patch: str | None = None
+    resume_in_pods: str | None = None  # where pods find the run that is resumed, if this host has only a copy
     resource_manager: str | None = None
     address: str | None = None
     dry_run: bool = False
@@ -70,10 +83,10 @@ class LaunchOptions:
     def of(given: Mapping[str, Any]) -> "LaunchOptions":
         """The options among the parameters of a function."""
         chosen = {name: given[name] for name in LaunchOptions.__dataclass_fields__ if given.get(name) is not None}
-        for name in ("hostfile", "sync_dst_dir"):
+        for name in ("hostfile", "sync_dst_dir", "patch"):
             if name in chosen:
                 chosen[name] = str(chosen[name])
-        return LaunchOptions(**{**chosen, "directive": tuple(chosen.get("directive", ()))})
+        return LaunchOptions(**chosen | {name: tuple(chosen.get(name, ())) for name in _LISTS})
 
 
 def add_to_flags(given: dict[str, Any], options: LaunchOptions, *, workers: int | None, servers: int | None) -> None:
@@ -125,9 +138,9 @@ def _names_method(settings: Any) -> bool:
 def start_launch(request: "Request", options: LaunchOptions, console: "Console") -> int:
     """Launch the job to its end. Returns its exit code."""
     from phalanx.api.folds import refuse_folds
+    from phalanx.api.start import refuse_early
     from phalanx.launch import plan as planning
     from phalanx.launch.launchers.batch_script import BatchOptions
-    from phalanx.launch.launchers.manifests import KubernetesOptions
     from phalanx.launch.launchers.worker_resources import WorkerResources
     from phalanx.launch.remote_shell import Sync
     from phalanx.net.interfaces import allowed_ports, parse_ports
@@ -166,10 +179,32 @@ def start_launch(request: "Request", options: LaunchOptions, console: "Console")
             options.detach,
         ),
         needs=WorkerResources(options.cpus_per_worker, options.gpus_per_worker, options.memory_per_worker),
-        kubernetes=KubernetesOptions(options.image, options.namespace, options.volume_claim, options.apply),
+        kubernetes=kubernetes_options(options),
         resource_manager=options.resource_manager,
         ray_address=options.address,
         dry_run=options.dry_run,
     )
+    refuse_early(request.config)
     code: int = import_module(LAUNCHERS[chosen]).start(plan, console)
     return code
+
+
+def kubernetes_options(options: LaunchOptions) -> "KubernetesOptions":
+    """The part of the options that is Kubernetes' own."""
+    from phalanx.launch.launchers.kubernetes_options import USER, KubernetesOptions
+
+    return KubernetesOptions(
+        image=options.image,
+        namespace=options.namespace,
+        claim=options.volume_claim,
+        run_as=USER if options.run_as is None else options.run_as,
+        pull_secrets=tuple(options.image_pull_secret),
+        node_selector=tuple(options.node_selector),
+        tolerations=tuple(options.toleration),
+        env=tuple(options.env),
+        labels=tuple(options.label),
+        queue=options.queue,
+        priority_class=options.priority_class,
+        patch=options.patch,
+        resume=options.resume_in_pods,
+    )

@@ -1,5 +1,6 @@
 """From words or arguments to what is planned: the recipe or run, the cluster, the data, and measurements."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,17 +8,26 @@ from typing import Any
 
 from phalanx.config.flags import flag_layers, imply_collective
 from phalanx.config.recipes import default_recipe, load_recipe
-from phalanx.config.resolve import Layer, parse_override, resolve
+from phalanx.config.resolve import Layer, flatten, parse_override, resolve
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
 from phalanx.plan.cluster import Cluster, make_cluster, read_cluster
+from phalanx.plan.data import save_plan
+from phalanx.plan.goals import parse_goal
 from phalanx.plan.known_data import data_of
 from phalanx.plan.measured import Measurement, is_run, read_measurement, read_run
+from phalanx.plan.plan import Plan, make_plan
 from phalanx.plan.profile import model_profile
 from phalanx.plan.setup import Setup
 
+# The options of a cluster, and the flags of `phalanx train`, that `phalanx plan` has; `phalanx.plan` has the same.
+CLUSTER_OPTIONS = ("device", "hosts", "per_host", "link", "inside", "cores", "server_hosts", "data_servers", "price")
+RECIPE_FLAGS = (
+    *("model", "data", "batch_size", "global_batch_size", "epochs", "optimizer", "precision"),
+    *("update_method", "servers", "mode", "compress"),
+)
 CHOSEN = ("update_method", "servers", "mode", "compress")  # flags that the plan itself names in its command
-HERE = "cpu-avx2"  # a CPU whose measured speed replaces the figures of the table
+HERE, HERE_BF16 = "cpu-avx2", "cpu-avx512-bf16"  # CPUs whose measured speed replaces the figures of the table
 
 
 @dataclass(frozen=True)
@@ -33,10 +43,29 @@ class Asked:
     samples: int | None = None
     measured: Sequence[Path] = ()
     measure: bool = False
+    compared: Sequence[Path] = ()  # measurements that are only compared with
+    out: Path | None = None  # the folder of the run that is planned: the plan is kept there
+
+
+def plan_asked(asked: Asked, goals: Sequence[str]) -> Plan:
+    """The plan; with goals, of what is to be rented."""
+    wanted = [parse_goal(text) for text in goals]
+    if wanted and asked.workers:
+        raise UserError(
+            "goals and numbers of workers exclude each other",
+            why="with goals, the plan chooses how many workers to have",
+            remedy="leave out the workers; --hosts is how many hosts may be rented at most",
+        )
+    plan = make_plan(*make_setup(asked), wanted)
+    if asked.out is not None:
+        save_plan(plan, asked.out)
+    return plan
 
 
 def make_setup(asked: Asked) -> tuple[Setup, tuple[int, ...]]:
     """What to plan, and for how many workers."""
+    if asked.subject is None:
+        asked = _with_subject(asked)
     flags = dict(asked.flags or {})
     given = [*flag_layers(flags), *(parse_override(one) if isinstance(one, str) else one for one in asked.overrides)]
     run = Path(asked.subject) if asked.subject and is_run(Path(asked.subject)) else None
@@ -61,15 +90,41 @@ def make_setup(asked: Asked) -> tuple[Setup, tuple[int, ...]]:
     return setup, workers
 
 
+def _with_subject(asked: Asked) -> Asked:
+    """Without a recipe, it is what was measured: a run itself, or the model that a benchmark trained."""
+    for path in (*asked.measured, *asked.compared):
+        if is_run(path):
+            measured = [other for other in asked.measured if other != path]
+            return replace(asked, subject=str(path), measured=measured)
+        found = read_measurement(path)
+        if found.model is not None:
+            known = {
+                "model.name": found.model,
+                "data.synthetic.size": found.image_size,
+                "train.batch_size": found.batch_size,
+            }
+            words = [f"{key}={value}" for key, value in known.items() if value]
+            return replace(asked, subject="synthetic", overrides=[*words, *asked.overrides])
+    return asked
+
+
 def _words(asked: Asked, flags: Mapping[str, Any], run: Path | None) -> tuple[str, ...]:
     """How the recommended command names the recipe: as the user did."""
     subject = str(run / "config.yaml") if run is not None else asked.subject
     words = [subject] if subject else []
-    words += [one for one in asked.overrides if isinstance(one, str)]
+    for one in asked.overrides:
+        words += [one] if isinstance(one, str) else [_word(*item) for item in flatten(one.values).items()]
     for flag, value in flags.items():
         if value is not None and flag not in CHOSEN:
             words += [f"--{flag.replace('_', '-')}", str(value)]
+    if asked.out is not None:
+        words += ["--out", str(asked.out)]
     return tuple(words)
+
+
+def _word(key: str, value: object) -> str:
+    """A setting as it is typed; JSON is YAML."""
+    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
 
 
 def _cluster(
@@ -87,7 +142,7 @@ def _cluster(
                 why="its memory and links are not in the measurement",
                 remedy="--device v100, or another one of the table",
             )
-        given["device"] = HERE
+        given["device"] = HERE_BF16 if config.machine.precision == "bf16" else HERE
     workers = asked.workers or (() if "hosts" in given else (config.exchange.workers,) * (config.exchange.workers > 1))
     if workers and "per_host" not in given and "hosts" not in given and given.get("link") is None:
         given["per_host"] = max(workers)  # one host
@@ -147,4 +202,4 @@ def _of_precision(cluster: Cluster, precision: str) -> Cluster:
     """A CPU that computes in this precision: its speed is measured, so only its name matters."""
     if precision in cluster.table.device(cluster.device).flops:
         return cluster
-    return cluster.but(device="cpu-avx512-bf16")
+    return cluster.but(device=HERE_BF16)

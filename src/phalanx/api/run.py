@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor, nn
 
+    from phalanx.commands.attack_report import Robustness
     from phalanx.commands.loading import Trained
     from phalanx.commands.predict import Prediction
     from phalanx.commands.predict_inputs import Split
@@ -205,6 +206,47 @@ class Run:
             metrics=numbers.metrics,
             labels=measured.labels,
         )
+
+    def attack(
+        self,
+        attack: str = "pgd",
+        *,
+        eps: str | float = "8/255",
+        step: str | float | None = None,
+        steps: int | None = None,
+        norm: str = "linf",
+        restarts: int = 1,
+        targeted: bool = False,
+        data: "PathText | Callable[..., object] | None" = None,
+        settings: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        device: str = "auto",
+        precision: str | None = None,
+        out: PathText | None = None,
+        progress: bool | None = None,
+    ) -> "Robustness":
+        """Measure the best model before and under an attack, as `phalanx eval --attack` does.
+
+        `eps` and `step` are in pixels of 0 to 1, as numbers or fractions. The worst of `restarts` counts.
+
+        >>> found = phalanx.load("runs/digits").attack(eps="8/255", steps=5)
+        >>> found.robust_top1 <= found.top1, found.samples
+        (True, 355)
+        """
+        if restarts < 1:
+            raise UserError(f"restarts cannot be {restarts}", why="it counts attacks", remedy="restarts=1 or more")
+        from phalanx.api.session import make_console
+        from phalanx.api.torch_state import restored
+        from phalanx.commands.evaluate_attack import attack_config, measure_attack
+
+        config = attack_config(attack, norm=norm, eps=eps, step=step, steps=steps, targeted=targeted)
+        with restored():
+            where = None if out is None else Path(out)
+            source = None if data is None else reference(data) if callable(data) else str(data)
+            console, layers = make_console(progress), settings_layers(settings)
+            return measure_attack(
+                console, self.path, config, restarts, source, batch_size, device, precision, where, layers
+            )
 
     @refuse_unknown
     def resume(

@@ -45,7 +45,7 @@ def train_request(request: Request, *, progress: bool | None = None) -> Run:
     if needs_processes(request.config):
         check_early(request)
         return run_in_job(request, None, console)
-    result = _train_here(request, console)
+    result = train_here(request, console)
     assert result.folder is not None
     return ended(result.exit_code, result.folder)
 
@@ -76,7 +76,8 @@ def ended(code: int, folder: Path) -> Run:
     return Run(folder)
 
 
-def _train_here(request: Request, console: Console) -> Result:
+def train_here(request: Request, console: Console) -> Result:
+    """Train in this process, whose state of torch is restored afterwards."""
     if not _training.acquire(blocking=False):
         raise UserError(
             "this process is training already",

@@ -6,7 +6,7 @@ from phalanx.api.folds import cross_validate, is_cross_validated, refuse_folds
 from phalanx.config.batch import samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
-from phalanx.data.sources.formats import recognise
+from phalanx.data.sources.formats import recognise, refuse_unknown_format
 from phalanx.launch.launchers.local import local_job, supervise_here
 from phalanx.roles.request import Request
 from phalanx.roles.result import Result
@@ -16,7 +16,8 @@ from phalanx.runs.rewind import find_step
 
 def needs_processes(config: RunConfig) -> bool:
     """Whether a run on one machine takes more than this process."""
-    return config.exchange.method != "local" or bool(config.data.servers) or config.eval.evaluator
+    helpers = config.data.servers or config.distill.servers or config.eval.evaluator
+    return config.exchange.method != "local" or bool(helpers)
 
 
 def check_early(request: Request) -> None:
@@ -27,6 +28,13 @@ def check_early(request: Request) -> None:
     samples_per_step(config)
     if not config.data.service:
         recognise(config.data.source, config.data.remote_options)
+
+
+def refuse_early(config: RunConfig) -> None:
+    """Refuse what is wrong on every host, before a job is sent to others: what the data's path holds is seen there."""
+    samples_per_step(config)
+    if not config.data.service:
+        refuse_unknown_format(config.data.source)
 
 
 def start(request: Request, role: Role | None = None, *, console: Console | None = None) -> Result:

@@ -28,6 +28,7 @@ def train(
     initializer: str | None = None,
     data: PathText | Callable[..., object] | None = None,
     folds: int | None = None,
+    teacher: Sequence[PathText] | PathText | None = None,
     batch_size: int | None = None,
     global_batch_size: int | None = None,
     epochs: float | None = None,
@@ -49,6 +50,8 @@ def train(
     monitor: int | None = None,
     log_every: int | None = None,
     log_dir: PathText | None = None,
+    log: Sequence[str] | str | None = None,
+    notify: str | None = None,
     update_method: str | None = None,
     workers: int | None = None,
     servers: int | None = None,
@@ -59,6 +62,8 @@ def train(
     min_workers: int | None = None,
     data_service: Sequence[str] | str | None = None,
     data_servers: int | None = None,
+    teacher_service: Sequence[str] | str | None = None,
+    teachers: int | None = None,
     out: PathText | None = None,
     resume: "str | PathLike[str] | Run | bool | None" = None,
     at: str | None = None,
@@ -89,6 +94,7 @@ def train(
         data: digits, synthetic, a path, or FORMAT:PATH.
         folds: cross-validation: so many runs, each validated on another part of the training data. The result is then a
             `phalanx.CrossValidation`.
+        teacher: distillation: a run, a .safetensors file or a timm name to learn from, or several.
         batch_size: samples per worker and micro-batch.
         global_batch_size: samples per step over all workers, instead.
         epochs: length of training.
@@ -110,6 +116,8 @@ def train(
         monitor: log norms every so many steps.
         log_every: steps between log lines.
         log_dir: folder for the log of each process. Default: logs/ in the run folder.
+        log: where else to report: tensorboard, wandb, mlflow, trackio, csv.
+        notify: at the end, a failure and a new best: a command such as "say {event} {run}", or an http address.
         update_method: local, collective or pserver.
         workers: trainer processes on this machine.
         servers: parameter servers on this machine.
@@ -120,6 +128,8 @@ def train(
         min_workers: continue with as few workers when no restarts are left.
         data_service: addresses of data servers that make batches, such as ["node1:7000"].
         data_servers: data servers on this machine.
+        teacher_service: addresses of processes that compute the teachers' logits, such as ["node1:7400"].
+        teachers: such processes on this machine.
         out: the run folder. Default: runs/NAME-TIME.
         resume: a run, its folder or one of its checkpoints to continue; True is the latest run in runs/.
         at: with `resume`: from the checkpoint there, such as "30ep", "5000st" or "50%".

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from phalanx.bench.report import Table, tell
 from phalanx.bench.team import TeamFailed, run_team
+from phalanx.bench.until_stopped import until_stopped
 from phalanx.errors import UserError
 from phalanx.exchange.compress.cast import CastCodec
 from phalanx.exchange.compress.codec import Codec
@@ -19,6 +20,7 @@ from phalanx.exchange.compress.top_k import TopKCodec
 from phalanx.exchange.compress.two_bit import TwoBitCodec
 from phalanx.native.build import native_status
 from phalanx.observe.progress import progress
+from phalanx.observe.tables import print_line
 
 Part = Literal["exchange", "codecs", "cost"]
 PARTS: tuple[Part, ...] = ("exchange", "codecs", "cost")
@@ -57,10 +59,13 @@ def bench_comm(
             console, base | {"measure": "cost", "rounds": max(2, rounds // 4), "steps": 1}, workers, servers
         ),
     }
-    for part in parts:
-        table, found = measures[part]()
-        tables.append(table)
-        figures.update(found)
+    with until_stopped(lambda: tables) as stopped:
+        for part in parts:
+            table, found = measures[part]()
+            tables.append(table)
+            figures.update(found)
+    for note in stopped.notes:
+        print_line(console, note)
     tell(
         console,
         "comm",
@@ -78,6 +83,7 @@ def bench_comm(
             }
         },
     )
+    stopped.end()
 
 
 def _exchange(console: Console, job: dict[str, Any], workers: int, servers: int) -> tuple[Table, dict[str, float]]:

@@ -18,6 +18,7 @@ from phalanx.config.schema import AugmentConfig, ExchangeConfig, MachineConfig, 
 from phalanx.data.base import Batch, MicroBatch
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loss import plain_loss
+from phalanx.engine.objective import Supervised
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, train_step
 from phalanx.exchange.base import Exchange
@@ -49,7 +50,8 @@ def main() -> None:
     if role.kind == "server":
         from phalanx.roles.server import serve
 
-        return serve(role)
+        serve(role)
+        return
     if job["tcp"]:  # no shared memory: every byte is sent, as between machines
         memory.create = lambda size: memory.SharedMemory(torch.zeros(size, dtype=torch.uint8), None)
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
@@ -57,7 +59,6 @@ def main() -> None:
     peers = join_group(StoreRendezvous(role, TIMEOUT_S), settings.device, TIMEOUT_S)
     result = _exchange(job, role, peers) if job["measure"] == "exchange" else _cost(job, role, peers)
     _tell({"result": result})
-    return None
 
 
 def _exchange(job: dict[str, Any], role: Role, peers: PeerWatch | None) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def _cost(job: dict[str, Any], role: Role, peers: PeerWatch | None) -> dict[str,
     settings = choose(MachineConfig(threads=job["threads"]), role.local_world)
     batch = _batch(job, role)
     inputs = Inputs(settings, AugmentConfig(), [0.5] * 3, [0.25] * 3, seed=0)
-    engine = Engine(settings, inputs, plain_loss, k=5, seed=0)
+    engine = Engine(settings, inputs, Supervised(plain_loss), k=5, seed=0)
     plain = parse_compression("none")
     makers: dict[str, Callable[[nn.Module], Exchange]] = {
         "independent": lambda model: local_exchange(model, _update(model), accumulate=1, clip_norm=None),

@@ -20,6 +20,7 @@ from phalanx.bench.environments import find_peers, peer_command, refuse_unknown
 from phalanx.bench.io_stages import stages
 from phalanx.bench.peers import PEERS
 from phalanx.bench.report import Table, tell
+from phalanx.bench.until_stopped import Stopped, until_stopped
 from phalanx.config.schema import DataConfig
 from phalanx.data.decode.jpeg import decoder_status, find_decoder
 from phalanx.data.order import Indices
@@ -87,11 +88,11 @@ def bench_io(
             job["root"] = str(_lay_out(console, source, indices, Path(scratch, "images")))
             if isinstance(source, FileSource):
                 job |= {"source": f"folder:{job['root']}", "indices": None}
-        results, failed = _measure(console, _commands(job, found.pythons), plan)
-        split = stages(source, indices, plan.size)
+        results, failed, stopped = _measure(console, _commands(job, found.pythons), plan)
+        split = {} if stopped.happened else stages(source, indices, plan.size)
     if found.absent:
         notes.append(f"not installed: {', '.join(found.absent)}")
-    notes += [f"{name}: {reason}" for name, reason in failed.items()]
+    notes += [*(f"{name}: {reason}" for name, reason in failed.items()), *stopped.notes]
     tables, figures = _tables(source, plan, results, split, notes)
     tell(
         console,
@@ -104,6 +105,7 @@ def bench_io(
         json_file=json_file,
         measured={"input_images_per_s": figures["images/s"]},
     )
+    stopped.end()
 
 
 def _chosen(source: Labelled, reads: int) -> tuple[Indices, list[str]]:
@@ -154,11 +156,17 @@ def _commands(job: dict[str, Any], pythons: dict[str, str]) -> Commands:
     return commands
 
 
-def _measure(console: Console, commands: Commands, plan: IoPlan) -> tuple[dict[str, Contender], dict[str, str]]:
-    """Run all contenders. Returns their turns, and why others have none."""
+def _measure(
+    console: Console, commands: Commands, plan: IoPlan
+) -> tuple[dict[str, Contender], dict[str, str], Stopped]:
+    """Run all contenders. Returns their turns, why others have none, and whether it was stopped."""
     contenders: dict[str, Contender] = {}
     failed: dict[str, str] = {}
-    with ExitStack() as stack, progress(console, "bench io", len(commands) * (1 + plan.rounds)) as advance:
+    with (
+        ExitStack() as stack,
+        progress(console, "bench io", len(commands) * (1 + plan.rounds)) as advance,
+        until_stopped(lambda: OURS in contenders and contenders[OURS].turns.rates) as stopped,
+    ):
         started = [stack.enter_context(Contender(name, *command)) for name, command in commands.items()]
         for contender in started:
             try:
@@ -177,7 +185,7 @@ def _measure(console: Console, commands: Commands, plan: IoPlan) -> tuple[dict[s
                 advance(1)
     if OURS not in contenders:
         raise RuntimeError(f"Phalanx itself could not be measured: {failed[OURS]}")
-    return contenders, failed
+    return {name: one for name, one in contenders.items() if one.turns.rates}, failed, stopped
 
 
 def _tables(
@@ -185,7 +193,7 @@ def _tables(
 ) -> tuple[list[Table], dict[str, float]]:
     turns = {name: contender.turns for name, contender in results.items()}
     ratios = {
-        name: statistics.median(ours / its for ours, its in zip(turns[OURS].rates, each.rates, strict=True))
+        name: statistics.median(ours / its for ours, its in zip(turns[OURS].rates, each.rates, strict=False))
         for name, each in turns.items()
     }
     rows = [
@@ -214,4 +222,4 @@ def _tables(
     figures |= {f"phalanx / {name}": ratio for name, ratio in ratios.items() if name != OURS}
     parts = [[name, f"{microseconds:,.0f}"] for name, microseconds in split.items()]
     one = Table("Phalanx, one image in one thread", ("", "CPU µs"), parts)
-    return [Table(title, columns, rows, said), one], figures
+    return [Table(title, columns, rows, said), *([one] if parts else [])], figures

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phalanx.bench.until_stopped import until_stopped
 from phalanx.launch.messages import PROTOCOL
 from phalanx.net.code import digest_here, version_here
-from phalanx.observe.tables import print_table
+from phalanx.observe.progress import progress
+from phalanx.observe.tables import print_line, print_table
 
 COUNTS = (1, 10, 50, 100, 250, 500)
 LOGIN_S = 1.0
@@ -76,10 +78,17 @@ def measure(hosts: int, login_s: float = LOGIN_S) -> Launched:
 
 def bench_launch(console: Console, counts: Sequence[int] = COUNTS, login_s: float = LOGIN_S) -> list[Launched]:
     """Measure and print, with the time that logins one after the other would take."""
-    found = [measure(count, login_s) for count in counts]
+    found: list[Launched] = []
+    with until_stopped(lambda: found) as stopped, progress(console, "launches", len(counts)) as advance:
+        for count in counts:
+            found.append(measure(count, login_s))
+            advance(1)
     titles = ("hosts", "seconds", "logins one by one", "launcher MB")
     rows = [[str(one.hosts), f"{one.seconds:.2f}", f"{one.hosts * login_s:.0f}", f"{one.peak_mb:.0f}"] for one in found]
     print_table(console, titles, rows, numbers=titles)
+    for note in stopped.notes:
+        print_line(console, note)
+    stopped.end()
     return found
 
 

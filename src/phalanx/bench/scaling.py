@@ -17,6 +17,7 @@ from phalanx.bench.scaling_plan import ScalingKind, ScalingPlan, refuse_uneven
 from phalanx.bench.scaling_runs import MeasuredRun, run_of_independents, run_of_job
 from phalanx.bench.scaling_table import Pair, Results, make_figures, make_tables, measured_of
 from phalanx.bench.training import TrainingFailed, train_together
+from phalanx.bench.until_stopped import until_stopped
 from phalanx.errors import UserError
 from phalanx.launch.hosts import Host, read_hostfile
 from phalanx.launch.placement import place
@@ -43,8 +44,12 @@ def bench_scaling(
     failed: list[str] = []
     cases: list[tuple[ScalingKind, int]] = [(plan.kinds[0], 1)]
     cases += [(kind, count) for kind in plan.kinds for count in plan.workers if count > 1]
-    with progress(console, "percent of all steps", 200 * plan.rounds * len(cases)) as advance, _folder(plan) as folder:
-        jobs = _Jobs(plan, hosts, folder, advance)
+    with (
+        progress(console, "percent of all steps", 200 * plan.rounds * len(cases)) as advance,
+        _folder(plan) as folder,
+        until_stopped(lambda: results) as stopped,
+    ):
+        jobs = Jobs(plan, hosts, folder, advance)
         for number in range(plan.rounds):
             for kind, workers in list(cases):
                 try:
@@ -62,7 +67,7 @@ def bench_scaling(
                     continue
                 for each in plan.kinds if workers == 1 else (kind,):  # one worker is the same in both
                     results.setdefault(each, {}).setdefault(workers, []).append(pair)
-    notes = _notes(plan, hosts) + failed
+    notes = _notes(plan, hosts) + failed + stopped.notes
     tables = make_tables(results, plan.subject, plan.batch_size, plan.rounds, notes)
     if plot is not None:
         draw_scaling(results, plan.subject, plot)
@@ -77,6 +82,7 @@ def bench_scaling(
         json_file=json_file,
         measured=measured_of(plan, results),
     )
+    stopped.end()
 
 
 def _notes(plan: ScalingPlan, hosts: list[Host]) -> list[str]:
@@ -101,7 +107,7 @@ def _folder(plan: ScalingPlan) -> Iterator[Path]:
         yield Path(folder)
 
 
-class _Jobs:
+class Jobs:
     """Runs jobs and independent trainers, here or by `phalanx launch`."""
 
     def __init__(self, plan: ScalingPlan, hosts: list[Host], folder: Path, advance: Callable[[int], None]) -> None:

@@ -40,13 +40,13 @@ class Row:
 
 
 def make_rows(by_workers: dict[int, list[Pair]]) -> list[Row]:
-    """From the least to the most workers."""
+    """From the least to the most workers. If it was stopped, those that came last have fewer rounds."""
     one = by_workers[1]
     rows = []
     for workers, pairs in sorted(by_workers.items()):
         speeds = [pair.job.images_per_s for pair in pairs]
         speed_up = statistics.median(
-            pair.job.images_per_s / base.job.images_per_s for pair, base in zip(pairs, one, strict=True)
+            pair.job.images_per_s / base.job.images_per_s for pair, base in zip(pairs, one, strict=False)
         )
         rows.append(
             Row(

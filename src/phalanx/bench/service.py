@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from phalanx.bench.report import Table, tell
+from phalanx.bench.until_stopped import until_stopped
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import Layer, nest, resolve
 from phalanx.config.schema import RunConfig
@@ -49,22 +50,27 @@ def bench_service(
     source = open_data(config.data, threads=threads).train
     alone: list[float] = []
     served: list[float] = []
-    with _server(config, threads) as service, progress(console, "rounds", 2 * rounds) as advance:
+    with (
+        _server(config, threads) as service,
+        progress(console, "rounds", 2 * rounds) as advance,
+        until_stopped(lambda: served) as stopped,
+    ):
         local = training_pipeline(config, source, batch=batch_size, threads=threads)
         remote = training_pipeline(config, source, batch=batch_size, threads=threads, remote=service)
         for _ in range(rounds):
             for pipeline, rates in ((local, alone), (remote, served)):
                 rates.append(_rate(pipeline, seconds))
+                way = service.report()[0]["by"]
                 advance(1)
-        way = service.report()[0]["by"]
-    ratio = statistics.median(there / here for here, there in zip(alone, served, strict=True))
+    ratio = statistics.median(there / here for here, there in zip(alone, served, strict=False))
     rows = [_row("in the trainer's process", alone), _row(f"one data server, {way}", served)]
     title = f"Training batches of {batch_size} from {source.description}, {threads} threads, {rounds} rounds"
     note = f"the data server makes {ratio:.2f} of the trainer's own rate (median of the rounds' ratios)"
     figures = {"trainer images/s": statistics.median(alone), "data server images/s": statistics.median(served)}
     columns = ("", "images/s", "lowest", "highest")
-    table = Table(title, columns, rows, (note,))
+    table = Table(title, columns, rows, (note, *stopped.notes))
     tell(console, "service", [table], figures | {"ratio": ratio}, markdown=markdown, json_file=json_file)
+    stopped.end()
 
 
 def _row(name: str, rates: list[float]) -> list[str]:

@@ -7,8 +7,9 @@ import typer
 from rich.console import Console
 
 from phalanx.errors import UserError, nearest
+from phalanx.signals import interrupt_at_sigterm
 
-app = typer.Typer(no_args_is_help=True, help="Benchmark training, input and exchange against other systems.")
+app = typer.Typer(no_args_is_help=True)
 
 Markdown = Annotated[Path | None, typer.Option(help="also write the tables to this file, as Markdown")]
 Json = Annotated[Path | None, typer.Option("--json", help="also write tables, machine and versions to this file")]
@@ -17,6 +18,12 @@ PeerEnv = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=PATH", help="a peer's own Python or virtual environment; may be repeated"),
 ]
+
+
+@app.callback()
+def begin() -> None:
+    """Benchmark training, input and exchange against other systems."""
+    interrupt_at_sigterm()
 
 
 @app.command()

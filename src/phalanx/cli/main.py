@@ -11,10 +11,16 @@ from rich.text import Text
 
 from phalanx import __version__
 from phalanx.cli.bench import app as bench_app
+from phalanx.cli.board import app as board_app
 from phalanx.cli.data import app as data_app
+from phalanx.cli.evaluate import Checkpointed, find_checkpoint
+from phalanx.cli.evaluate import app as evaluate_app
 from phalanx.cli.launch import app as launch_app
+from phalanx.cli.observe import app as observe_app
 from phalanx.cli.plan import app as plan_app
+from phalanx.cli.profile import add_profile
 from phalanx.cli.service import app as service_app
+from phalanx.cli.sweep import add_sweep
 from phalanx.errors import UserError
 from phalanx.machine.openmp import let_idle_threads_spin_while_alone
 from phalanx.migrate.refuse import MigratingCommand
@@ -36,10 +42,12 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app)
+app.add_typer(evaluate_app)
+app.add_typer(board_app)
 app.add_typer(launch_app)
+app.add_typer(observe_app)
 app.add_typer(plan_app)
 app.add_typer(service_app)
-Checkpointed = Annotated[Path, typer.Argument(help="a run folder (its best checkpoint) or one checkpoint")]
 
 
 def main() -> NoReturn:
@@ -111,6 +119,9 @@ def train(
     folds: Annotated[
         int | None, typer.Option(help="cross-validation: so many runs, each validated on another part of the data")
     ] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="distillation: learn from RUN, FILE or a timm name; several with commas")
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="samples per worker and micro-batch")] = None,
     global_batch_size: Annotated[int | None, typer.Option(help="samples per step over all workers, instead")] = None,
     epochs: Annotated[float | None, typer.Option(help="length of training")] = None,
@@ -132,6 +143,12 @@ def train(
     monitor: Annotated[int | None, typer.Option(help="log norms every so many steps")] = None,
     log_every: Annotated[int | None, typer.Option(help="steps between log lines")] = None,
     log_dir: Annotated[str | None, typer.Option(help="folder for each process's log; default RUN/logs")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="also report to tensorboard, wandb, mlflow, trackio, csv; several by commas")
+    ] = None,
+    notify: Annotated[
+        str | None, typer.Option(help="at the end, a failure, a new best: 'command {event} {run}', or an http address")
+    ] = None,
     update_method: Annotated[str | None, typer.Option(help="local, collective, pserver")] = None,
     workers: Annotated[int | None, typer.Option(help="worker processes on this machine")] = None,
     servers: Annotated[int | None, typer.Option(help="parameter servers on this machine")] = None,
@@ -144,6 +161,8 @@ def train(
     min_workers: Annotated[int | None, typer.Option(help="continue with this few if no restarts are left")] = None,
     data_service: Annotated[str | None, typer.Option(help="data servers that make batches: HOST:PORT,…")] = None,
     data_servers: Annotated[int | None, typer.Option(help="data servers on this machine")] = None,
+    teacher_service: Annotated[str | None, typer.Option(help="processes that run --teacher: HOST:PORT,…")] = None,
+    teachers: Annotated[int | None, typer.Option(help="processes on this machine that run --teacher")] = None,
     out: Annotated[Path | None, typer.Option(help="the run folder; default runs/NAME-TIME")] = None,
     resume: Annotated[
         str | None, typer.Option(help="continue a run, or from one of its checkpoints; without a value the latest run")
@@ -180,6 +199,10 @@ def train(
             await_end(role, request.config.exchange.timeout_s)
             raise typer.Exit
     raise typer.Exit(start(request, role).exit_code)
+
+
+add_sweep(app, train)
+add_profile(app, train)
 
 
 def request_from(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Request":
@@ -233,35 +256,6 @@ def models(
     show_models(Console(), pattern, size)
 
 
-def _find(path: Path) -> Path:
-    """Find the checkpoint, or raise, before heavy imports."""
-    from phalanx.runs.checkpoint import find
-
-    return find(path)
-
-
-@app.command("eval")
-def evaluate(
-    checkpoint: Checkpointed,
-    data: Annotated[str | None, typer.Option(help="default: the run's own validation data")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1)] = None,
-    device: Annotated[str, typer.Option()] = "auto",
-    precision: Annotated[str | None, typer.Option(help="default: as in training")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the tables and the figure")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="how to read --data, such as data.label_field=X"),
-    ] = None,
-) -> None:
-    """Measure a trained model: top-1, top-k, each class, and a confusion matrix; mAP with several labels a sample."""
-    found = _find(checkpoint)
-    from phalanx.commands.evaluate import evaluate_checkpoint
-    from phalanx.config.resolve import parse_override
-
-    layers = [parse_override(setting) for setting in settings or ()]
-    evaluate_checkpoint(Console(), found, data, batch_size, device, precision, out, layers)
-
-
 @app.command()
 def predict(
     checkpoint: Checkpointed,
@@ -283,7 +277,7 @@ def predict(
     """Classify images."""
     if as_json and as_tsv:
         raise UserError("--json cannot be used with --tsv", why="output has one format", remedy="leave one out")
-    found = _find(checkpoint)
+    found = find_checkpoint(checkpoint)
     from phalanx.commands.predict import predict_images
     from phalanx.commands.predict_inputs import SPLITS
 
@@ -374,20 +368,36 @@ def export(
     """Export a trained model: safetensors with config, torch.export, ONNX."""
     from phalanx.commands.export import export_checkpoint
 
-    export_checkpoint(Console(), _find(checkpoint), out, form or [])
+    export_checkpoint(Console(), find_checkpoint(checkpoint), out, form or [])
 
 
 @app.command()
 def doctor(
     job: Annotated[bool, typer.Option("--job", help="sockets of a running job, and who may talk to each")] = False,
     which: Annotated[str | None, typer.Argument(metavar="[RUN|PID]", help="the job; default: the only one")] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="GPUs, their libraries and variables, alone")] = False,
 ) -> None:
     """Show versions, the machine, the settings chosen for it, and whether each part works; or a job's sockets."""
     if job or which is not None:
         from phalanx.commands.doctor_job import show_sockets
 
         return show_sockets(Console(), which)
+    if gpu:
+        from phalanx.commands.doctor_gpu import examine_gpus
+
+        return examine_gpus(Console())
     let_idle_threads_spin_while_alone("auto")  # as training would
     from phalanx.commands.doctor import examine
 
     raise typer.Exit(examine(Console()))
+
+
+@app.command()
+def selftest(
+    out: Annotated[Path, typer.Option("--out", "-o", help="the report")] = Path("phalanx-selftest.txt"),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")] = "auto",
+) -> None:
+    """Check in two minutes whether this machine's GPUs train as they should, and write a report to send."""
+    from phalanx.commands.selftest import selftest as run_selftest
+
+    raise typer.Exit(run_selftest(Console(), out, device))

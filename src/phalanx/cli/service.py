@@ -1,4 +1,4 @@
-"""`phalanx serve-data`: a data server. Heavy imports happen when it runs."""
+"""`phalanx serve-data` and `phalanx serve-teacher`: helpers of trainers. Heavy imports happen late."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,7 @@ from rich.console import Console
 from phalanx.migrate.refuse import MigratingCommand
 
 DEFAULT_BIND = "127.0.0.1:7300"
+DEFAULT_TEACHER_BIND = "127.0.0.1:7400"
 
 app = typer.Typer()
 
@@ -47,3 +48,21 @@ def serve_data(
 
     with user_code():
         serve(Console(), request.config, bind, threads, key_file)
+
+
+@app.command("serve-teacher")
+def serve_teacher(
+    teachers: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="as for `phalanx train --teacher`, in the same order")
+    ],
+    bind: Annotated[str, typer.Option(help="where to listen: HOST:PORT, or ipc:///PATH")] = DEFAULT_TEACHER_BIND,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="that compute; default: as many as the trainer's")] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="the key that trainers must have; made if missing; default: PHALANX_KEY")
+    ] = None,
+) -> None:
+    """Compute a teacher's logits for trainers here or on other machines (`phalanx train --teacher-service`)."""
+    from phalanx.roles.teacher import serve_teacher as serve
+
+    serve(Console(), teachers, bind, device, threads, key_file)

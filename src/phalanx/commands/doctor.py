@@ -24,13 +24,13 @@ _STYLES = {"ok": "green", "missing": "yellow", "failed": "bold red"}
 
 def examine(console: Console) -> int:
     """Print what a bug report should contain. Returns 1 if a required part is broken."""
-    _heading(console, "versions")
-    print_rows(console, _versions())
-    _heading(console, "machine")
+    heading(console, "versions")
+    print_rows(console, versions_here())
+    heading(console, "machine")
     print_rows(console, _machine())
-    _heading(console, "settings chosen for it")
+    heading(console, "settings chosen for it")
     print_rows(console, {name: str(decision) for name, decision in choose(MachineConfig()).decisions.items()})
-    _heading(console, "parts")
+    heading(console, "parts")
     trouble = False
     for finding in run_checks():
         _print_finding(console, finding)
@@ -40,11 +40,13 @@ def examine(console: Console) -> int:
     return EXIT_OURS if trouble else 0
 
 
-def _heading(console: Console, text: str) -> None:
+def heading(console: Console, text: str) -> None:
+    """Print the title of some rows."""
     console.print(Text(text, style="bold"))
 
 
-def _versions() -> dict[str, str]:
+def versions_here() -> dict[str, str]:
+    """Versions of Phalanx, Python and what it requires."""
     try:
         required = required_versions()
     except Missing:  # the check of packages names it

@@ -187,6 +187,8 @@ def _purpose(process: JobProcess, place: ListeningSocket) -> tuple[str, str]:
         return "parameters and gradients", _with_key(place, role)
     if role is not None and role.kind == "data" and _is_at(role.data, role.rank, place):
         return "batches", _with_key(place, role)
+    if role is not None and role.kind == "teacher" and _is_at(role.teachers, role.rank, place):
+        return "teachers' logits", _with_key(place, role)
     if role is not None and str(place.port) == role.master.rpartition(":")[2]:
         proven = "; texts that decide settings need the job's key" if role.key else ""
         return "torch's store", f"{_reaching(place)}: {_TORCH}{proven}"
@@ -203,7 +205,7 @@ def _unix_purpose(process: JobProcess, place: ListeningSocket) -> str:
     path = Path(place.path)
     if process.name == "launcher" and path.parent == socket_path("any").parent:
         return "phalanx status and phalanx stop"
-    kinds = {"server": "parameters and gradients", "data": "batches"}
+    kinds = {"server": "parameters and gradients", "data": "batches", "teacher": "teachers' logits"}
     if process.folder is not None and path.parent == process.folder:
         return kinds.get(path.name.partition("-")[0], HEARTBEAT)
     return "not known: the user's own code?"

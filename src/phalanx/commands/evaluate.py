@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.text import Text
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch import Tensor
 from phalanx.commands.evaluate_labels import FILES as LABEL_FILES
 from phalanx.commands.evaluate_labels import draw_labels, label_fields, print_labels, write_label_table
 from phalanx.commands.loading import Trained, load_trained
+from phalanx.commands.mistakes import write_mistakes
 from phalanx.commands.other_data import other_data
 from phalanx.config.resolve import Layer
 from phalanx.config.schema import DataConfig
@@ -33,6 +35,7 @@ from phalanx.engine.loss import plain_loss
 from phalanx.engine.measure import Measured as Numbers
 from phalanx.engine.measure import measure as measure_model
 from phalanx.engine.metrics import begin_metrics
+from phalanx.engine.objective import Supervised
 from phalanx.engine.step import Engine
 from phalanx.engine.views import views_of
 from phalanx.errors import UserError
@@ -48,7 +51,7 @@ from phalanx.runs.score import MAP
 
 MOST_SHOWN = 30  # classes; of more, the worst
 CONFUSIONS_SHOWN = 10  # pairs of classes; with fewer classes than that, the table of classes says it all
-_FILES = ("eval.json", "per_class.tsv", "confusion.png", "confusion-classes.tsv")
+_FILES = ("eval.json", "per_class.tsv", "confusion.png", "confusion-classes.tsv", "mistakes.json")
 _CONFUSION_TITLES = ("times", "of", "true class", "answer")
 CLASS_TITLES = ("class", "samples", "correct", "top-1", "most confused with")
 
@@ -64,6 +67,8 @@ class EvalResult:
     indices: Indices  # of the samples, in the order of the answers
     bad_images: list[tuple[str, str]]
     seconds: float
+    sure: npt.NDArray[np.float32] | None = None  # the answers' probabilities, in the order of the answers
+    own: npt.NDArray[np.float32] | None = None  # the true classes' probabilities
 
 
 @dataclass(frozen=True)
@@ -109,18 +114,38 @@ def measure(
 
     The console shows notes and progress. `settings` tell how to read `data`.
     """
-    _refuse_settings_alone(data, settings)
-    trained = load_trained(place, {"device": device} | ({"precision": precision} if precision else {}))
-    config = trained.config.data if data is None else other_data(trained, data, settings)
-    source = _validation(trained, console) if data is None else _other(trained, data, config, console)
-    folder = _made(out or trained.home / ("eval" if data is None else f"eval-{_short_name(data)}"))
-    bad = BadImages.of(config, source)
+    trained, source, bad = open_both(console, place, data, device, precision, settings)
+    folder = made_folder(trained, "eval", data, out)
     result = evaluate_source(trained, source, batch_size or trained.batch_size, console, bad)
     classes = result.answers.by_class() if result.answers is not None else []
     labels = result.numbers.labels.classes if result.numbers.labels is not None else []
     measured = Measured(trained, result, classes, labels, folder)
     _write(measured)
+    if result.answers is not None and result.sure is not None and result.own is not None:
+        framing = still_framing(trained.config.data, trained.spec.image_size, trained.spec.margin)
+        write_mistakes(folder, source, framing, result.answers, result.indices, result.sure, result.own)
     return measured
+
+
+def open_both(
+    console: Console,
+    place: Path,
+    data: str | None,
+    device: str,
+    precision: str | None,
+    settings: Sequence[Layer],
+) -> tuple[Trained, Source, BadImages]:
+    """The model, and what it is to be measured on: its own validation data, or `data` as `settings` tell to read it."""
+    _refuse_settings_alone(data, settings)
+    trained = load_trained(place, {"device": device} | ({"precision": precision} if precision else {}))
+    config = trained.config.data if data is None else other_data(trained, data, settings)
+    source = _validation(trained, console) if data is None else _other(trained, data, config, console)
+    return trained, source, BadImages.of(config, source)
+
+
+def made_folder(trained: Trained, name: str, data: str | None, out: Path | None) -> Path:
+    """Where results go: `out`, or a folder of that name in the run's."""
+    return _made(out or trained.home / (name if data is None else f"{name}-{_short_name(data)}"))
 
 
 def _validation(trained: Trained, console: Console) -> Source:
@@ -182,7 +207,7 @@ def evaluate_source(
     engine = Engine(
         trained.settings,
         inputs,
-        plain_loss,
+        Supervised(plain_loss),
         k,
         config.train.seed,
         views_of(config.eval),
@@ -193,9 +218,10 @@ def evaluate_source(
         batch_size,
         prefetch=config.data.prefetch,
         bad=bad_images or BadImages.of(config.data, source),
-        pin=trained.settings.device.type == "cuda",
+        pin=trained.settings.gpu is not None,
     )
     labels, answers, indices, bad = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
+    sure, own_share = [np.empty(0, np.float32)], [np.empty(0, np.float32)]
     begin = time.perf_counter()
     with progress(console, "evaluated", len(source)) as advance:
 
@@ -204,6 +230,10 @@ def evaluate_source(
                 labels.extend(micro.labels.numpy() for micro in batch.micro)
                 # The same call as for the accuracy, so that ties are ranked alike.
                 answers.append(logits.topk(k, dim=1).indices[:, 0].cpu().numpy())
+                shares = logits.float().softmax(dim=1).cpu().numpy()
+                rows = np.arange(len(shares))
+                sure.append(shares[rows, answers[-1]])
+                own_share.append(shares[rows, np.concatenate([micro.labels.numpy() for micro in batch.micro])])
             indices.extend(micro.indices.numpy() for micro in batch.micro)
             bad.extend(batch.bad)
             advance(batch.total)
@@ -212,7 +242,8 @@ def evaluate_source(
         numbers = measure_model(trained.model, batches, engine, source, own, SingleWorker(Share()), watch=watch)
     found = None if spec.multi_label else Answers(spec.classes, np.concatenate(labels), np.concatenate(answers))
     used, seconds = np.concatenate(indices), time.perf_counter() - begin
-    return EvalResult(source.description, k, numbers, found, used, bad, seconds)
+    probabilities = np.concatenate(sure), np.concatenate(own_share)
+    return EvalResult(source.description, k, numbers, found, used, bad, seconds, *probabilities)
 
 
 def _short_name(data: str) -> str:

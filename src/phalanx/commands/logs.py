@@ -1,6 +1,8 @@
 """`phalanx logs`: the output of a job's roles, also while it runs."""
 
 import contextlib
+import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import IO, TextIO
@@ -8,6 +10,9 @@ from typing import IO, TextIO
 from phalanx.config.resolve import flatten
 from phalanx.errors import UserError, nearest
 from phalanx.launch.agent import RECORD
+from phalanx.launch.launchers.kubernetes_job import KubernetesJob, role_logs
+from phalanx.launch.launchers.kubernetes_state import JobState, PodState
+from phalanx.launch.launchers.submitted import submitted_job
 from phalanx.launch.record import load_record
 from phalanx.runs.folder import LOGS, RunFolder
 
@@ -16,6 +21,12 @@ _POLL_S = 0.2
 
 def print_logs(run: Path, role: str | None, *, follow: bool, out: TextIO) -> None:
     """Print the log of one role, or all logs with the role's name before each line."""
+    submitted = submitted_job(run)
+    if submitted is not None and (job := submitted.in_cluster) is not None:
+        state = job.look(events=False)
+        if state.pods or not (run / LOGS).is_dir():
+            _print_pods(job, state, role, follow=follow, out=out)
+            return
     folder = logs_of(run)
     paths = {path.stem: path for path in sorted(folder.glob("*.log"))}
     if role is None and not follow and not paths:
@@ -28,6 +39,39 @@ def print_logs(run: Path, role: str | None, *, follow: bool, out: TextIO) -> Non
             remedy=nearest(role, known),
         )
     _print(run, folder, role, follow, out)
+
+
+def _print_pods(job: KubernetesJob, state: JobState, role: str | None, *, follow: bool, out: TextIO) -> None:
+    """What kubectl prints of the pods; of several, with the role before each line."""
+    pods = role_logs(state, role)
+    readers = [
+        subprocess.Popen(job.log_command(pod, follow=follow), stdout=subprocess.PIPE, text=True, errors="replace")
+        for pod in pods
+    ]
+
+    failures: list[OSError] = []
+
+    def copy(pod: PodState, lines: IO[str]) -> None:
+        try:
+            with lines:  # kubectl cannot write on, and ends
+                for line in lines:
+                    out.write(line if role else f"{pod.role} | {line}")
+                    out.flush()
+        except OSError as error:  # nobody reads any more: `phalanx logs … | head`
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=copy, args=(pod, reader.stdout)) for pod, reader in zip(pods, readers, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+        if not follow:
+            thread.join()  # one log after the other
+    for thread, reader in zip(threads, readers, strict=True):
+        thread.join()
+        reader.wait()
+    if failures:
+        raise failures[0]
 
 
 def logs_of(run: Path) -> Path:

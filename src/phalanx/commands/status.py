@@ -8,6 +8,7 @@ from rich.text import Text
 
 from phalanx.launch.agent import RECORD
 from phalanx.launch.control import send_request
+from phalanx.launch.launchers.kubernetes_job import KubernetesJob
 from phalanx.launch.launchers.submitted import submitted_job
 from phalanx.launch.record import JobRecord, RoleRecord, find_record, record_from_data
 from phalanx.observe.slowness import Slowness
@@ -21,6 +22,9 @@ TITLES = ("role", "host", "state", *_NUMBERS, "last seen")
 def show_status(console: Console, run: Path | None) -> None:
     """Print the state of a job and its roles."""
     batch = submitted_job(run)
+    if batch is not None and (job := batch.in_cluster) is not None:
+        _show_cluster(console, job)
+        return
     if batch is not None:
         state = batch.state()
         print_rows(console, {batch.scheduler: f"job {batch.job} is {state.kind}: {state.detail}"})
@@ -34,6 +38,14 @@ def show_status(console: Console, run: Path | None) -> None:
     print_table(console, TITLES, [_row(role) for role in record.roles], numbers=_NUMBERS)
     if record.state != "ended" and not record.supervised and batch is None:
         console.print(Text("its launcher is gone, and its roles have ended", style="bold"))
+
+
+def _show_cluster(console: Console, job: KubernetesJob) -> None:
+    """A job in a cluster: all that is known is there."""
+    state = job.look()
+    print_rows(console, {"job": str(job), "state": state.text, "restarts": str(state.restarts)})
+    rows = [(pod.role, pod.name, pod.node, pod.state, pod.how if pod.failed else "") for pod in state.pods]
+    print_table(console, ("role", "pod", "node", "state", "cause"), rows)
 
 
 def _rows(record: JobRecord) -> dict[str, str]:

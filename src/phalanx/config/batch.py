@@ -1,5 +1,7 @@
 """Samples of a step, and what is done where the data has fewer."""
 
+import math
+
 from phalanx.config.schema import RunConfig
 from phalanx.errors import UserError
 
@@ -48,4 +50,24 @@ def fit_batch(config: RunConfig, epoch_samples: int) -> RunConfig:
         changed: dict[str, int] = {"batch_size": epoch_samples // parts}
     else:
         changed = {"global_batch_size": epoch_samples, **({} if even else {"micro_batches": parts})}
+    return config.model_copy(update={"train": config.train.model_copy(update=changed)})
+
+
+def cut_to_fit(config: RunConfig, samples: int) -> RunConfig:
+    """The configuration with micro-batches of so many samples at most. A step keeps its samples.
+
+    The number of its parts is multiplied, so that every worker still has as many as the others.
+    """
+    whole, parts = samples_per_step(config), config.micro_batches
+    factor = math.ceil(math.ceil(whole / parts) / max(1, samples))
+    if factor == 1:
+        return config
+    if samples < 2 or whole < 2 * parts * factor:
+        raise UserError(
+            "a micro-batch of two samples does not fit into the memory that is left",
+            why=f"{config.model.name} at this image size needs more: there is room for {max(0, samples)} "
+            "(train.fit_memory)",
+            remedy="a smaller model, smaller images (data.image_size), fewer workers on this machine, or more memory",
+        )
+    changed = {"global_batch_size": whole, "micro_batches": parts * factor}
     return config.model_copy(update={"train": config.train.model_copy(update=changed)})

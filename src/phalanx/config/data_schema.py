@@ -85,8 +85,10 @@ class DataConfig(Section):
     quarantine: Path | None = Field(
         None, description="list of samples to leave out, such as `phalanx data verify` writes; a name per line"
     )
-    decode: Literal["fast", "exact"] = Field(
-        "fast", description="fast: JPEGs much larger than needed are decoded at 1/2, 1/4 or 1/8; exact: at full size"
+    decode: Literal["fast", "exact", "gpu"] = Field(
+        "fast",
+        description="fast: JPEGs much larger than needed are decoded at 1/2, 1/4 or 1/8; exact: at full size; gpu: at "
+        "full size by nvJPEG (rehearsed, not run)",
     )
     exif_orientation: bool = Field(False, description="turn photographs as their EXIF orientation says")
     image_field: str | None = Field(
@@ -121,6 +123,8 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _folds_and_groups(self) -> "DataConfig":
+        if self.decode == "gpu" and self.exif_orientation:
+            raise ValueError("data.decode=gpu does not turn photographs: leave it or data.exif_orientation out")
         if self.fold is not None and (self.folds is None or self.fold > self.folds):
             raise ValueError(f"data.fold={self.fold} is none of data.folds={self.folds}")
         if self.group is not None and self.group_field is not None:

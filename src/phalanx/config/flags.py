@@ -25,6 +25,14 @@ def _numbers(value: str) -> list[int | str]:
     return [int(part) if part.isdecimal() else part for part in _parts(value)]  # non-numbers are refused later
 
 
+def _teachers(value: str | list[str]) -> list[str]:
+    return _parts(value) if isinstance(value, str) else list(value)
+
+
+def _alone(value: str) -> list[str]:
+    return [value]
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -36,6 +44,7 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "initializer": ("model.initializer", _same),
     "data": ("data.source", _same),
     "folds": ("data.folds", _same),
+    "teacher": ("distill.teachers", _teachers),
     "batch_size": ("train.batch_size", _same),
     "global_batch_size": ("train.global_batch_size", _same),
     "epochs": ("train.length", _epochs),
@@ -57,6 +66,8 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "monitor": ("train.monitor", _same),
     "log_every": ("train.log_every", _same),
     "log_dir": ("train.log_dir", _same),
+    "log": ("log.to", _parts),
+    "notify": ("log.notify", _alone),
     "update_method": ("exchange.method", _same),
     "workers": ("exchange.workers", _same),
     "servers": ("exchange.servers", _same),
@@ -67,6 +78,8 @@ FLAGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "min_workers": ("exchange.min_workers", _same),
     "data_service": ("data.service", _parts),
     "data_servers": ("data.servers", _same),
+    "teacher_service": ("distill.service", _parts),
+    "teachers": ("distill.servers", _same),
 }
 
 

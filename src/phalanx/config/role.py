@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from phalanx.errors import EXIT_REFORM, EXIT_USER
+
 Environment = Mapping[str, str]
 
 # A scheduler exists only in DMLC jobs: the others connect to it at the rendezvous.
-RoleKind = Literal["trainer", "server", "data", "evaluator", "scheduler"]
+RoleKind = Literal["trainer", "server", "data", "teacher", "evaluator", "scheduler"]
 
 UNRANKED = -1  # until the rendezvous gives the process a rank
 
@@ -51,6 +53,7 @@ class Role:
     # addresses of parameter servers, such as ipc:///run/x or tcp://10.0.0.1:7000; "" for one not known yet
     servers: tuple[str, ...] = ()
     data: tuple[str, ...] = ()  # addresses of the job's data servers
+    teachers: tuple[str, ...] = ()  # addresses of the processes that compute its teachers' logits
     key: str = ""  # the job's secret; every message is authenticated with it
     local_trainers: int = 0  # trainers on the same host, this one included
     run: Path | None = None  # the run folder, if the launcher made it
@@ -64,6 +67,13 @@ class Role:
     def one_machine(self) -> bool:
         """Whether all processes of this kind are on one machine, as far as the launcher says."""
         return self.local_world == self.world
+
+    @property
+    def unfinished_code(self) -> int:
+        """The exit code where others ended the job early. Kubernetes takes 0 for the end of all work."""
+        if self.launcher != "kubernetes":
+            return 0
+        return EXIT_REFORM if self.elastic else EXIT_USER
 
     @property
     def name(self) -> str:
@@ -83,6 +93,7 @@ def environment_of(role: Role) -> dict[str, str]:
         "MASTER_PORT": port,
         "PHALANX_SERVERS": ",".join(role.servers),
         "PHALANX_DATA": ",".join(role.data),
+        "PHALANX_TEACHERS": ",".join(role.teachers),
         "PHALANX_KEY": role.key,
         "PHALANX_LOCAL_TRAINERS": str(role.local_trainers),
         **({"PHALANX_RUN": str(role.run)} if role.run else {}),
@@ -99,5 +110,5 @@ def role_to_data(role: Role) -> dict[str, Any]:
 
 def role_from_data(data: Mapping[str, Any]) -> Role:
     paths = {name: Path(data[name]) for name in ("run", "log") if data[name] is not None}
-    addresses = {name: tuple(data[name]) for name in ("servers", "data")}
+    addresses = {name: tuple(data[name]) for name in ("servers", "data", "teachers")}
     return Role(**{**data, **addresses, **paths}, launcher="phalanx")

@@ -5,9 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from phalanx.config.adversarial_schema import AdversarialConfig as AdversarialConfig
+from phalanx.config.adversarial_schema import DenoiseConfig as DenoiseConfig
 from phalanx.config.code import CodeEntry
 from phalanx.config.data_schema import DataConfig as DataConfig
 from phalanx.config.data_schema import SyntheticConfig as SyntheticConfig
+from phalanx.config.distill_schema import DistillConfig as DistillConfig
 from phalanx.config.durations import Duration
 from phalanx.config.section import Section
 from phalanx.config.value_types import Count, NotNegative, OwnCode, Positive, Share
@@ -27,6 +30,7 @@ class ModelConfig(Section):
     freeze: list[str] = Field(
         [], description="parameters that stay as they are: names or patterns such as [layer1, '*.bn1.*']"
     )
+    denoise: DenoiseConfig = DenoiseConfig()
     options: dict[str, Any] = Field({}, description="further keyword arguments of the model's constructor")
 
     @model_validator(mode="before")
@@ -61,6 +65,11 @@ class AugmentConfig(Section):
     erase: Share = Field(0.0, description="probability of random erasing")
     mixup: NotNegative = Field(0.0, description="alpha of mixup's Beta distribution; 0 is off")
     cutmix: NotNegative = Field(0.0, description="alpha of cutmix's Beta distribution; 0 is off")
+    mix_probability: Share = Field(1.0, description="share of the micro-batches that mixup or cutmix change")
+    mix_switch: Share = Field(0.5, description="where both are on: share of the mixed micro-batches that get cutmix")
+    mix_until: Duration | None = Field(
+        None, description="mixup and cutmix are off from here on, such as 80%; default: they stay on"
+    )
     transform: str | None = Field(
         None, description="your own function, file.py:name: (uint8 image, generator) → image; after crop and colours"
     )
@@ -82,6 +91,16 @@ class LossConfig(Section):
     options: dict[str, Any] = Field({}, description="further keyword arguments of your own loss")
 
 
+class SwaConfig(Section):
+    start: Duration | None = Field(
+        None, description="from here on weights are averaged equally, and the average is evaluated and kept: 75%"
+    )
+    every: Duration = Field(Duration(1, "ep"), description="how often weights are taken into the average")
+    lr: Positive | None = Field(
+        None, description="the learning rate from `start` on, constant, for optim.lr_per samples; default: the schedule"
+    )
+
+
 class OptimConfig(Section):
     name: str = Field(
         "sgd",
@@ -97,12 +116,22 @@ class OptimConfig(Section):
         {},
         description="factors of the learning rate by parameter name or pattern: {layer1: 0.1}; the last match counts",
     )
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="fine-tuning: factor of the rate from each block to the one before it, such as 0.75"
+    )
     accumulate: Count = Field(1, description="micro-batches per step; batch_size is of one micro-batch")
     clip_norm: Positive | None = Field(None, description="largest global gradient norm")
     ema: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="decay of the exponential moving average of weights that is evaluated and kept"
     )
+    swa: SwaConfig = SwaConfig()
     options: dict[str, Any] = Field({}, description="further keyword arguments of the optimizer")
+
+    @model_validator(mode="after")
+    def _one_average(self) -> "OptimConfig":
+        if self.ema is not None and self.swa.start is not None:
+            raise ValueError("optim.ema does not go together with optim.swa.start: one average is evaluated and kept")
+        return self
 
 
 OnePart = Annotated[str, Field(pattern=r"^(one-worker|one-of-[1-9]\d*)$")]
@@ -144,12 +173,28 @@ class ScheduleConfig(Section):
         return 1 / (micro_batches if self.warmup_start == "one-worker" else int(self.warmup_start.rpartition("-")[2]))
 
 
+class ProfileConfig(Section):
+    """Steps whose time is taken apart, by layer and by kind of work. `phalanx profile` sets these."""
+
+    steps: Annotated[int, Field(ge=0)] = Field(0, description="steps to profile; 0 is off")
+    start: Annotated[int, Field(ge=0)] = Field(8, description="steps before them, which do not count")
+    alone: bool = Field(False, description="the run ends after them, without evaluation or checkpoint")
+
+
 class TrainConfig(Section):
     length: Duration = Duration(10, "ep")
     batch_size: Count = Field(128, description="samples in one micro-batch of one worker")
     global_batch_size: Count | None = Field(None, description="samples of a step over all workers, instead")
     micro_batches: Count | None = Field(
         None, description="parts of a step over all workers; default: optim.accumulate for each worker"
+    )
+    fit_memory: bool = Field(
+        False,
+        description="cut steps into more and smaller micro-batches where theirs would not fit into memory; steps keep "
+        "their samples",
+    )
+    patience: Duration | None = Field(
+        None, description="early stopping: training ends when validation has not been better for so long, such as 10ep"
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     log_every: Count = Field(50, description="steps between log lines and step events")
@@ -160,6 +205,7 @@ class TrainConfig(Section):
     sizes: list[tuple[Count, Duration]] = Field(
         [], description="smaller images at first: pixels of a side, and until when: [[16, 2ep], [24, 5ep]]"
     )
+    profile: ProfileConfig = ProfileConfig()
     curves: bool = Field(True, description="whether curves.png and curves.svg are drawn when the run ends, in a second")
 
 
@@ -270,6 +316,23 @@ class MachineConfig(Section):
         return self
 
 
+Logger = Literal["tensorboard", "wandb", "mlflow", "trackio", "csv"]
+
+
+class LogConfig(Section):
+    """Where a run is reported beside its own folder. Nothing here can stop or slow training."""
+
+    to: list[Logger] = Field([], description="other places for a run's numbers: [tensorboard, wandb, mlflow, ...]")
+    project: str = Field(
+        "phalanx", min_length=1, description="the project (W&B, Trackio) or experiment (MLflow) that the run is put in"
+    )
+    notify: list[str] = Field(
+        [],
+        description="at the end, a failure and a new best: a command with {event}, {run}, {step}, {text}; or an http "
+        "address that gets them as JSON",
+    )
+
+
 class CodeConfig(Section):
     """The user's own code that a run uses. Filled in when a run starts; the files are in the run's folder."""
 
@@ -286,6 +349,8 @@ class RunConfig(Section):
     data: DataConfig = DataConfig()
     augment: AugmentConfig = AugmentConfig()
     loss: LossConfig = LossConfig()
+    adversarial: AdversarialConfig = AdversarialConfig()
+    distill: DistillConfig = DistillConfig()
     optim: OptimConfig = OptimConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     train: TrainConfig = TrainConfig()
@@ -293,6 +358,7 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     machine: MachineConfig = MachineConfig()
+    log: LogConfig = LogConfig()
     callbacks: list[CodeEntry] = Field(
         [], description="your own callbacks: [file.py:Name], or [{name: file.py:Name, options: {...}}]"
     )
@@ -303,10 +369,39 @@ class RunConfig(Section):
         gpus, workers = self.machine.gpus, self.exchange.workers
         if gpus is not None and workers % len(gpus):  # on several hosts, each uses all of the list
             raise ValueError(f"exchange.workers={workers} contradicts machine.gpus={gpus}: one worker for each")
+        if self.optim.swa.start is not None and self.exchange.mode != "sync":
+            raise ValueError(
+                f"optim.swa.start does not go together with exchange.mode={self.exchange.mode}: workers that are at "
+                "different steps have no common weights to average; optim.ema or exchange.mode=sync"
+            )
         if self.data.multi_label and self.loss.name == "cross_entropy":
             raise ValueError(
                 "loss.name=cross_entropy is for one label a sample, and data.multi_label=true has several: "
                 "leave loss.name out (bce)"
+            )
+        if self.data.multi_label and self.adversarial.on:
+            raise ValueError(
+                "adversarial.attack is for one label a sample, and data.multi_label=true has several: leave one out"
+            )
+        if self.adversarial.has_passes and self.adversarial.batch_norm == "train" and self.exchange.sync_bn:
+            raise ValueError(
+                "adversarial.batch_norm=train uses the statistics of a micro-batch, and exchange.sync_bn=true those of "
+                "all workers, which do not attack in step: use adversarial.batch_norm=eval"
+            )
+        if self.distill.loss == "mutual" and self.exchange.sync_bn:
+            raise ValueError(
+                "distill.loss=mutual does not go together with exchange.sync_bn=true: a worker without samples in a "
+                "step would keep the others waiting in the second student; leave one out"
+            )
+        if self.data.multi_label and self.distill.on:
+            raise ValueError(
+                "distillation compares answers of one label a sample, and data.multi_label=true has several: leave "
+                "distill.teachers out"
+            )
+        if self.adversarial.on and self.distill.on:
+            raise ValueError(
+                "adversarial.attack and distill do not go together: a teacher is asked for the images as they were "
+                "before the attack; leave one out"
             )
         return self
 

@@ -1,10 +1,11 @@
 """The interface of `phalanx.cpu`: prepare a model, choose its convolution algorithms, save and restore the choice."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from rich.console import Console
 from torch import nn
 
 from phalanx.config.schema import FastPath
@@ -12,6 +13,7 @@ from phalanx.cpu import tuning
 from phalanx.cpu.convolution import ConvAlgorithms, TunedConv2d, tune_convolutions
 from phalanx.cpu.fusion import fuse_norms
 from phalanx.machine.settings import Settings
+from phalanx.observe.progress import progress
 
 
 def prepare(model: nn.Module, fast_path: FastPath, *, to_train: bool) -> None:
@@ -28,17 +30,18 @@ def choose(model: nn.Module, shapes: Sequence[tuple[int, int, int, int]], settin
     """Choose algorithms for batches of these shapes, unless a checkpoint has brought a choice.
 
     Returns a note for the log, empty where nothing was timed. The model sees blank images in eval mode: its state does
-    not change.
+    not change. What takes long shows how far it is.
     """
     tuned = [module for _, module in _tuned(model)]
     if all(module.known for module in tuned):
         return ""
     training = model.training
     model.eval()
-    for shape in shapes:
-        blank = torch.zeros(shape, device=settings.device).contiguous(memory_format=settings.memory_format)
-        with _choosing(tuned), settings.autocast():
-            model(blank)
+    with progress(Console(stderr=True), "convolutions timed", len(tuned) * len(shapes), after_s=1.0) as advance:
+        for shape in shapes:
+            blank = torch.zeros(shape, device=settings.device).contiguous(memory_format=settings.memory_format)
+            with _choosing(tuned, advance), settings.autocast():
+                model(blank)
     model.train(training)
     return tuning.report()
 
@@ -91,9 +94,14 @@ def _tuned(model: nn.Module) -> Iterator[tuple[str, TunedConv2d]]:
 
 
 @contextmanager
-def _choosing(tuned: Sequence[TunedConv2d]) -> Iterator[None]:
+def _choosing(tuned: Sequence[TunedConv2d], advance: Callable[[int], None]) -> Iterator[None]:
     """Within this context, each convolution chooses its algorithms for the input that it sees."""
-    hooks = [module.register_forward_pre_hook(lambda module, args: module.choose(args[0])) for module in tuned]
+
+    def choose_for(module: TunedConv2d, args: tuple[torch.Tensor]) -> None:
+        module.choose(args[0])
+        advance(1)
+
+    hooks = [module.register_forward_pre_hook(choose_for) for module in tuned]
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from phalanx.models.fast import ShiftNorm
 from phalanx.native.build import load_library
 from phalanx.native.tensors import KINDS, address, call
+from phalanx.scopes import layer
 
 # native/norm.c numbers them in this order, from 1.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -35,6 +36,11 @@ def is_norm(module: nn.Module | None) -> bool:
 
 def normalize(norm: nn.Module, x: Tensor, added: Tensor | None = None, act: str | None = None) -> Tensor:
     """act(norm(x) + added); `added` and `act` are optional. With `added`, the only activation is relu."""
+    with layer(norm):
+        return _normalize(norm, x, added, act)
+
+
+def _normalize(norm: nn.Module, x: Tensor, added: Tensor | None, act: str | None) -> Tensor:
     if isinstance(norm, nn.BatchNorm2d | ShiftNorm) and _has_kernel(norm, x, added):
         assert norm.momentum is not None
         y, mean, variance = cast(

@@ -11,6 +11,8 @@ from phalanx.data.order import Indices
 if TYPE_CHECKING:
     import torch  # not at run time: commands that only look at data or pack it start seconds earlier
 
+    from phalanx.data.gpu_copies import GpuCopy
+
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -98,6 +100,7 @@ class MicroBatch:
     images: "torch.Tensor"
     labels: "torch.Tensor"
     indices: "torch.Tensor"
+    on_gpu: "GpuCopy | None" = None  # the same images and labels there
 
     @property
     def count(self) -> int:
@@ -115,3 +118,4 @@ class Batch:
     last: bool  # of its epoch
     wait_s: float = 0.0  # how long the trainer waited for it
     bad: list[tuple[str, str]] = field(default_factory=list)  # (name, reason) of bad images among its samples
+    again: bool = False  # whether the next step uses the same samples

@@ -14,7 +14,8 @@ import torch
 
 from phalanx.data.augment.pixels import PixelOps
 from phalanx.data.base import Batch, Framing, MicroBatch, Read, Source
-from phalanx.data.order import Indices, Share, Work, epoch_work, num_batches, repeats_of
+from phalanx.data.gpu_copies import GpuCopies
+from phalanx.data.order import Indices, Share, Work, epoch_order, epoch_work, num_batches, repeats_of
 from phalanx.data.sampling import Sampler, Shuffled
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.errors import UserError
@@ -51,13 +52,18 @@ class Pipeline:
         threads: int = 1,
         prefetch: int = 3,
         bad: BadImages | None = None,
-        pin: bool = False,
+        gpu: torch.device | None = None,
         remote: "Remote | None" = None,
         sampler: Sampler | None = None,
+        view_epochs: int | None = None,
     ) -> None:
         """`batch` counts the samples of a step over all workers; `threads` run the pixel operations.
 
         `sampler` has the samples of each epoch; by default it is every sample once.
+
+        With `gpu`, micro-batches are in pinned memory and copied there, too.
+
+        With `view_epochs`, so many epochs have views of their own; then they repeat, in another order of samples.
 
         With `remote`, other processes make the batches, and `prefetch` counts those that each of them makes ahead.
         """
@@ -71,8 +77,9 @@ class Pipeline:
             )
         self.source, self.framing, self.seed, self.batch = source, framing, seed, batch
         self.share, self.drop_last, self.pixels = share or Share(), drop_last, pixels
-        self.threads, self.prefetch, self.pin = max(1, threads), prefetch, pin
-        self.bad, self.remote = bad or BadImages(source), remote
+        self.threads, self.prefetch = max(1, threads), prefetch
+        self._copies = None if gpu is None else GpuCopies(gpu)
+        self.bad, self.remote, self.view_epochs = bad or BadImages(source), remote, view_epochs
 
     @property
     def epoch_samples(self) -> int:
@@ -112,20 +119,21 @@ class Pipeline:
     def make(self, work: Work, pool: Executor | None = None) -> tuple[list[MicroBatch], list[tuple[int, str]]]:
         """The micro-batches of one step, and its bad images: a pure function, the same in every process."""
         micro, bad = [], []
+        epoch = work.epoch if self.view_epochs is None else work.epoch % self.view_epochs
         for number, indices in work.micro:
-            read = _read_repeats(self.source, indices, self.framing, work.epoch)
+            read = _read_repeats(self.source, indices, self.framing, epoch)
             bad += read.bad
             made = _micro_batch(number, read)
             if self.pixels is not None:
-                made.images = _changed(made.images, self.pixels, read.indices, work.epoch, pool, self.threads)
+                made.images = _changed(made.images, self.pixels, read.indices, epoch, pool, self.threads)
             micro.append(made)
         return micro, bad
 
     def finish(self, work: Work, micro: list[MicroBatch], bad: list[tuple[int, str]]) -> Batch:
-        """The batch of micro-batches that may come from another process: counts bad images and pins the memory."""
+        """The batch of micro-batches that may come from elsewhere: counts bad images, starts copies to a GPU."""
         new = self.bad.count(bad)
-        if self.pin:
-            micro = [_pinned(made) for made in micro]
+        if self._copies is not None:
+            micro = [_copied(_pinned(made), self._copies) for made in micro]
         return Batch(work.epoch, work.start, micro, work.total, work.last, bad=new)
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch]:
@@ -166,6 +174,24 @@ def evaluation_batches(
             last = low + batch >= len(mine)
             new = tally.count(read.bad)
             yield Batch(0, int(indices[0]), [_pinned(made) if pin else made], len(indices), last, bad=new)
+
+    return in_background(batches(), prefetch)
+
+
+def shuffled_batches(
+    source: Source, framing: Framing, batch: int, share: Share, *, seed: int, prefetch: int = 3, pin: bool = False
+) -> Generator[Batch]:
+    """A worker's part of all samples, once each, in batches that are the same for any number of workers.
+
+    About `batch` samples each, in an order that mixes the classes; worker r has batches r, r + world, …
+    """
+    order = epoch_order(seed, 0, len(source))
+    parts = np.array_split(order, max(1, round(len(order) / batch)))
+
+    def batches() -> Generator[Batch]:
+        for number, indices in list(enumerate(parts))[share.rank :: share.world]:
+            made = _micro_batch(0, _read(source, indices, framing, epoch=0, replace_bad=True))
+            yield Batch(0, number, [_pinned(made) if pin else made], len(indices), number == len(parts) - 1)
 
     return in_background(batches(), prefetch)
 
@@ -248,6 +274,11 @@ def _micro_batch(number: int, read: Read) -> MicroBatch:
 def _pinned(micro: MicroBatch) -> MicroBatch:
     """Pinned memory, which a GPU copies from asynchronously. Indices stay as they are: the CPU uses them."""
     return MicroBatch(micro.number, micro.images.pin_memory(), micro.labels.pin_memory(), micro.indices)
+
+
+def _copied(micro: MicroBatch, copies: GpuCopies) -> MicroBatch:
+    micro.on_gpu = copies.start(micro.images, micro.labels)
+    return micro
 
 
 def _changed(

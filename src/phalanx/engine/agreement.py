@@ -25,6 +25,9 @@ _OWN = {
     *("data.threads", "data.prefetch", "data.service", "data.service_key", "data.service_fallback"),
     *("machine.device", "machine.gpus", "machine.threads", "machine.allocator"),
     *("train.log_dir", "train.curves", "code.origins"),
+    *("distill.teachers", "distill.digests", "distill.unlabeled", "distill.cache"),  # teachers: by their digests
+    *("distill.service", "distill.service_key"),
+    *("log.to", "log.project", "log.notify"),  # the first worker's count
 }
 # Where it is larger than the data, config.yaml has what it became; it is compared together with the data.
 _BATCH = ("train.batch_size", "train.global_batch_size", "train.micro_batches")
@@ -60,12 +63,13 @@ def _other_code(key: str, values: str) -> UserError:
 
 
 def refuse_other_data(
-    rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, samples_per_step: int, worker: int
+    rendezvous: Rendezvous, spec: ModelSpec, splits: Splits, samples_per_step: int, worker: int, unlabeled: int = 0
 ) -> None:
     """Refuse a worker whose data differ from the first worker's. All workers call this."""
     about = {
         "training images": len(splits.train),
         "validation images": len(splits.val),
+        "images without labels": unlabeled,
         "classes": len(spec.classes),
         "names of the classes": hashlib.sha256("\0".join(spec.classes).encode()).hexdigest()[:12],
         "image size": spec.image_size,

@@ -55,6 +55,7 @@ def _answer(model: nn.Module, micro: MicroBatch, engine: Engine, totals: Totals)
         answers = [model(view) if weight == 1 else weight * model(view) for view, weight in engine.views.of(images)]
         logits = torch.stack(answers).sum(0) if len(answers) > 1 else answers[0]
     if micro.count:
-        loss = float(plain_loss(logits.float(), labels))
-        totals.add(Totals.of([micro.count, loss * micro.count, *counted(logits, labels, engine.k).tolist()]))
+        loss = plain_loss(logits.float(), labels).double()
+        value, *counts = torch.stack([loss, *counted(logits, labels, engine.k).double()]).tolist()  # in one transfer
+        totals.add(Totals.of([micro.count, value * micro.count, *counts]))
     return logits

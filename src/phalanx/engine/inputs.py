@@ -24,9 +24,13 @@ class Inputs:
     std: list[float]
     seed: int
     sizes: Sizes = ()
+    mix_until: int | None = None  # from this step on nothing is mixed
+    view_epochs: int | None = None  # so many epochs have views of their own; then they repeat
 
     def training(self, micro: MicroBatch, epoch: int, start: int, step: int) -> tuple[Tensor, Targets]:
         """Augmented images and their targets."""
+        if self.view_epochs is not None:
+            epoch %= self.view_epochs
         images, labels = self.plain(micro)
         size = next((size for until, size in self.sizes if step < until), None)
         if size is not None:
@@ -34,11 +38,14 @@ class Inputs:
             images = smaller.contiguous(memory_format=self.settings.memory_format)
         if self.augment.erase:
             erase(images, micro.indices.numpy(), self.augment.erase, self.seed, epoch)
+        if self.mix_until is not None and step >= self.mix_until:
+            return images, Targets(labels)
         return images, mix(images, labels, self.augment, self.seed, epoch, start, micro.number)
 
     def plain(self, micro: MicroBatch) -> tuple[Tensor, Tensor]:
         """Normalised images and their labels, as for validation."""
-        device = self.settings.device
-        images = micro.images.to(device, non_blocking=True)
-        labels = micro.labels.to(device, non_blocking=True)
+        if micro.on_gpu is not None:
+            images, labels = micro.on_gpu.arrived()
+        else:
+            images, labels = (each.to(self.settings.device, non_blocking=True) for each in (micro.images, micro.labels))
         return to_input(images, self.mean, self.std, torch.float32, self.settings.memory_format), labels

@@ -2,64 +2,20 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Protocol
 
-from phalanx.config.durations import Duration
-from phalanx.config.schema import RunConfig
 from phalanx.data.base import Batch
-from phalanx.data.order import num_batches
 from phalanx.data.pipeline import Pipeline
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.evaluate import Interrupted
+from phalanx.engine.lookahead import announced
+from phalanx.engine.replay import replayed
 from phalanx.engine.state import TrainState
 from phalanx.engine.step import Engine, Measurements, train_step
-from phalanx.errors import UserError
+from phalanx.engine.step_plan import StepPlan as StepPlan
+from phalanx.engine.step_plan import make_plan as make_plan
 from phalanx.exchange.base import AsyncWorkerGroup, Exchange, GivenUp
-
-
-@dataclass(frozen=True)
-class StepPlan:
-    """The durations of a run, in steps."""
-
-    steps_per_epoch: int
-    samples_per_step: int
-    total_steps: int
-    evaluate_every: int
-    save_every: int
-
-    def evaluation_due(self, state: TrainState) -> bool:
-        at_place = state.step % self.evaluate_every == 0 or state.step >= self.total_steps
-        return at_place and state.step > 0 and state.evaluated_step < state.step
-
-    def save_due(self, state: TrainState) -> bool:
-        return state.step % self.save_every == 0 or state.step >= self.total_steps
-
-    def in_steps(self, duration: Duration) -> int:
-        return duration.steps(
-            steps_per_epoch=self.steps_per_epoch,
-            samples_per_step=self.samples_per_step,
-            total_steps=self.total_steps,
-        )
-
-
-def make_plan(config: RunConfig, epoch_samples: int, samples_per_step: int) -> StepPlan:
-    """Convert every duration of a run to steps."""
-    per_epoch = num_batches(epoch_samples, samples_per_step, config.data.drop_last)
-    if config.train.length.unit == "%":
-        raise UserError(
-            f"train.length cannot be {config.train.length}",
-            why="a share of the run cannot say how long the run is",
-            remedy="write it in epochs (90ep), steps (5000st) or examples (1000000ex)",
-        )
-
-    def steps(duration: Duration, total: int | None) -> int:
-        return max(1, duration.steps(steps_per_epoch=per_epoch, samples_per_step=samples_per_step, total_steps=total))
-
-    total = steps(config.train.length, None)
-    return StepPlan(
-        per_epoch, samples_per_step, total, steps(config.eval.every, total), steps(config.checkpoint.every, total)
-    )
+from phalanx.scopes import scope
 
 
 class LoopHooks(Protocol):
@@ -75,6 +31,10 @@ class LoopHooks(Protocol):
 
     def save(self, state: TrainState) -> None:
         """When a checkpoint is due, and before the loop stops."""
+        ...
+
+    def ends_early(self) -> bool:
+        """After an evaluation: whether all workers know that training ends here."""
         ...
 
     def rejoined(self, state: TrainState, text: str) -> None:
@@ -103,7 +63,7 @@ def train(
             if exchange.rejoin is None:
                 raise
             back = exchange.rejoin(given_up)
-        state.move_to(back.step, plan.steps_per_epoch, plan.samples_per_step)
+        state.move_to(back.step, plan.steps_per_epoch, plan.samples_per_step, plan.replays)
         hooks.rejoined(state, back.text)
 
 
@@ -124,18 +84,20 @@ def _train(
             hooks.evaluate(state)
             hooks.save(state)
         stop = False
-        with closing(pipeline.stream(state.epoch, state.start)) as batches:
+        stream = replayed(pipeline.stream(state.epoch, state.start), plan.replays, state.step)
+        with closing(announced(stream, engine.announce, state.step, plan.total_steps)) as batches:
             while state.step < plan.total_steps and not stop:
-                batch = next(batches)
+                with scope("data"):
+                    batch = next(batches)
                 if boundary is not None:
                     boundary.mark(state)
                 measurements = train_step(state, batch, exchange, engine, stopping)
-                stop = measurements.stop
                 state.advance(batch)
                 hooks.report(state, batch, measurements)
                 best = hooks.evaluate(state) if plan.evaluation_due(state) else False
                 if best or plan.save_due(state):
                     hooks.save(state)
+                stop = (measurements.stop or hooks.ends_early()) and not batch.again
     except Interrupted:
         pass
     if state.step < plan.total_steps or plan.evaluation_due(state):

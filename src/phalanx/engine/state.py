@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from phalanx import cpu
 from phalanx.data.base import Batch
+from phalanx.engine.swa import Swa
 from phalanx.engine.totals import Totals
 from phalanx.runs.events import Eval
 from phalanx.runs.score import TOP1, score_of
@@ -55,8 +56,19 @@ class Ema:
     @torch.no_grad()
     def copy_buffers(self, model: nn.Module) -> None:
         """Copy the batch-norm statistics: they are averages already."""
-        for mine, theirs in zip(self.model.buffers(), model.buffers(), strict=True):
-            mine.copy_(theirs)
+        copy_buffers(self.model, model)
+
+
+@torch.no_grad()
+def copy_buffers(to: nn.Module, of: nn.Module) -> None:
+    """Copy all buffers, those of a kind at once: a GPU takes as long to be told of each as to copy all."""
+    kinds: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for mine, theirs in zip(to.buffers(), of.buffers(), strict=True):
+        targets, sources = kinds.setdefault(mine.dtype, ([], []))
+        targets.append(mine)
+        sources.append(theirs)
+    for targets, sources in kinds.values():
+        torch._foreach_copy_(targets, sources)
 
 
 @dataclass
@@ -69,6 +81,8 @@ class LossScale:
 
     def unscale(self, grads: list[Tensor]) -> bool:
         """Divide the gradients by the scale. False on overflow: the step must be skipped."""
+        if not grads:  # of a worker without samples in this step
+            return True
         torch._foreach_mul_(grads, 1 / self.scale)
         finite = bool(torch.stack([norm.float() for norm in torch._foreach_norm(grads)]).isfinite().all())
         self.calm = self.calm + 1 if finite else 0
@@ -85,6 +99,7 @@ class TrainState:
 
     model: nn.Module
     ema: Ema | None = None
+    swa: Swa | None = None
     loss_scale: LossScale | None = None
     step: int = 0
     epoch: int = 0
@@ -98,42 +113,49 @@ class TrainState:
     train_s: float = 0.0
     wall_s: float = 0.0
     callbacks: dict[str, Any] = field(default_factory=dict)  # the state of the user's callbacks, by name
+    decided: dict[str, Any] = field(default_factory=dict)  # what the method of training has decided on the way
 
     @property
     def eval_model(self) -> nn.Module:
-        """The model that is evaluated: the moving average, or else the model itself."""
+        """The model that is evaluated: an average of weights where there is one, or else the model itself."""
+        if self.swa is not None and self.swa.count:
+            return self.swa.model
         return self.ema.model if self.ema is not None else self.model
 
-    def rescale(self, steps_per_epoch: int, samples_per_step: int) -> None:
+    def rescale(self, steps_per_epoch: int, samples_per_step: int, replays: int = 1) -> None:
         """Recompute the step after samples per step have changed. The position in the data stays."""
         before = max(1, self.step)
-        self.step = self.epoch * steps_per_epoch + self.start // samples_per_step
+        self.step = self.epoch * steps_per_epoch + self.start // samples_per_step * replays
         self.evaluated_step = self.evaluated_step * self.step // before
         if self.best is not None:
             self.best.step = self.best.step * self.step // before
 
     def advance(self, batch: Batch) -> None:
-        """Move the position past a batch."""
+        """Move the position past a batch, unless it is used again."""
         self.step += 1
+        if batch.again:
+            return
         self.start = batch.start + batch.total
         if batch.last:
             self.epoch, self.start = batch.epoch + 1, 0
 
     def note_used(self, batch: Batch) -> None:
         """Record the samples of a step as positions in an epoch's order: [epoch from 1, first, one after the last]."""
+        if batch.again:
+            return
         if self.used and self.used[-1][0] == batch.epoch + 1 and self.used[-1][2] == batch.start:
             self.used[-1][2] += batch.total
         else:
             self.used.append([batch.epoch + 1, batch.start, batch.start + batch.total])
 
-    def move_to(self, step: int, steps_per_epoch: int, samples_per_step: int) -> None:
+    def move_to(self, step: int, steps_per_epoch: int, samples_per_step: int, replays: int = 1) -> None:
         """Set the position to the start of a step, for a worker that joins a running job."""
         self.step = self.evaluated_step = step
         before = self.epoch
         self.epoch, number = divmod(step, steps_per_epoch)
         if self.epoch != before:
             self.epoch_totals = Totals()  # the epoch that it left is not completed
-        self.start = number * samples_per_step
+        self.start = number // replays * samples_per_step
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the tensors, as JSON."""
@@ -148,9 +170,11 @@ class TrainState:
             "best": vars(self.best) if self.best else None,
             "evaluated_step": self.evaluated_step,
             "loss_scale": vars(self.loss_scale) if self.loss_scale else None,
+            "swa": self.swa.numbers() if self.swa else None,
             "train_s": self.train_s,
             "wall_s": self.wall_s,
             "callbacks": self.callbacks,
+            "decided": self.decided,
             ALGORITHMS: cpu.state(self.model),
         }
 
@@ -165,6 +189,9 @@ class TrainState:
         self.evaluated_step = numbers["evaluated_step"]
         if self.loss_scale is not None and numbers["loss_scale"]:
             self.loss_scale = LossScale(**numbers["loss_scale"])
+        if self.swa is not None and numbers.get("swa"):  # older checkpoints have none
+            self.swa.restore(numbers["swa"])
         self.train_s, self.wall_s = numbers["train_s"], numbers["wall_s"]
         self.callbacks = numbers.get("callbacks", {})  # younger than the format
+        self.decided = numbers.get("decided", {})  # and so is this
         cpu.load(self.model, numbers.get(ALGORITHMS, {}))  # older checkpoints have none

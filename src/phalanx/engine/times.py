@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from phalanx.engine.step import Measurements
+from phalanx.exchange.base import WorkerGroup
+from phalanx.runs.events import TIMES
 
 
 @dataclass
@@ -36,3 +38,21 @@ class Times:
     @property
     def samples_per_s(self) -> float:
         return self.samples / self.seconds
+
+    @property
+    def of_a_step(self) -> tuple[float, ...]:
+        """Seconds of a step by kind, in the order of TIMES."""
+        return tuple(s / self.steps for s in (self.data_s, self.compute_s, self.exchange_s, self.update_s))
+
+
+def each_rank(times: Times, group: WorkerGroup) -> list[dict[str, float]]:
+    """Times per step of each worker; empty for one worker, and without lockstep."""
+    share = group.share
+    if share.world == 1 or not group.lockstep:
+        return []
+    names = [*(f"{name}_s" for name in TIMES), "samples_per_s"]
+    mine = [*times.of_a_step, times.samples_per_s]
+    blank = [0.0] * len(mine)
+    table = group.sum([x for rank in range(share.world) for x in (mine if rank == share.rank else blank)])
+    rows = [table[n * len(mine) : (n + 1) * len(mine)] for n in range(share.world)]
+    return [dict(zip(names, row, strict=True)) for row in rows]

@@ -6,25 +6,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from phalanx import cpu
 from phalanx.config.schema import RunConfig
 from phalanx.data.base import Batch, Framing, Source
-from phalanx.data.pipeline import Pipeline, evaluation_batches
+from phalanx.data.pipeline import Pipeline, evaluation_batches, evaluation_part
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.engine.boundary import Boundary
 from phalanx.engine.callbacks import Callbacks
-from phalanx.engine.loop import StepPlan, train
+from phalanx.engine.distill.extras import NAME as EXTRAS
+from phalanx.engine.distill.extras import extra_tensors, own_tensors
+from phalanx.engine.loop import LoopHooks, StepPlan, train
 from phalanx.engine.measure import measure
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.patience import Patience
 from phalanx.engine.state import Best, TrainState
-from phalanx.engine.step import Engine, LossNotFinite, Measurements
-from phalanx.engine.times import Times
+from phalanx.engine.step import Engine, Measurements, refuse_nonfinite
+from phalanx.engine.times import Times, each_rank
 from phalanx.engine.totals import Totals
 from phalanx.exchange.base import Exchange
+from phalanx.machine.system import SystemMeter
 from phalanx.observe.display import Display, Tick
 from phalanx.observe.slowness import Slowness
 from phalanx.runs import checkpoint
@@ -63,15 +66,30 @@ class Trainer:
     slowness: Slowness = field(default_factory=Slowness)
     run_times: Times = field(default_factory=Times)
     callbacks: Callbacks = field(default_factory=Callbacks)
+    patience: Patience = field(default_factory=Patience)
+    compute_statistics: Callable[[nn.Module], None] | None = None  # of batch norms, for averaged weights
+    meter: SystemMeter = field(default_factory=SystemMeter)
 
-    def fit(self, state: TrainState, pipeline: Pipeline, boundary: Boundary | None = None) -> bool:
-        """Train to the end of the plan. False if a stop was requested before."""
-        return train(state, pipeline, self.exchange, self.engine, self.plan, self, self._stop_requested, boundary)
+    def fit(
+        self,
+        state: TrainState,
+        pipeline: Pipeline,
+        boundary: Boundary | None = None,
+        hooks: LoopHooks | None = None,
+    ) -> bool:
+        """Train to the end of the plan. False if a stop was requested before. `hooks` may be around this one's."""
+        hooks = hooks or self
+        return train(state, pipeline, self.exchange, self.engine, self.plan, hooks, self._stop_requested, boundary)
 
     def _stop_requested(self) -> bool:
-        """By a signal or a callback. Workers out of lockstep agree on a callback's request when they evaluate."""
-        asked = self.callbacks.agreed or (self.exchange.group.lockstep and self.callbacks.wants_stop)
-        return self.stopping() or asked
+        """By a signal, a callback or the end of patience. Workers out of lockstep agree when they evaluate."""
+        wants = self.callbacks.wants_stop or self.patience.wants_stop
+        agreed = self.callbacks.agreed or self.patience.agreed
+        return self.stopping() or agreed or (self.exchange.group.lockstep and wants)
+
+    def ends_early(self) -> bool:
+        """Whether all workers know that validation no longer improves."""
+        return self.patience.agreed
 
     def report(self, state: TrainState, batch: Batch, measurements: Measurements) -> None:
         """After a step: update the sums and the display, and emit the events that are due."""
@@ -86,37 +104,44 @@ class Trainer:
         self.run_times.add(measurements)
         self._bad_images(state, batch.bad)
         self.read_evaluator(state)
-        number = batch.start // self.plan.samples_per_step + 1
+        number = self.plan.number_in_epoch(batch.start, state.step)
         if measurements.skipped:
             scale = state.loss_scale.scale if state.loss_scale else 0
             self.observer.emit(
                 ev.Note(state.step, f"step {state.step}: fp16 overflow, no update; loss scale now {scale:g}")
             )
+        if measurements.note:
+            self.observer.emit(ev.Note(state.step, measurements.note))
         if measurements.norms is not None:
             norms = measurements.norms
             self.observer.emit(ev.Norms(state.step, norms.parameters, norms.gradients))
-        self.display.tick(
-            Tick(
-                step=state.step,
-                total_steps=self.plan.total_steps,
-                epoch=batch.epoch + 1,
-                batch=number,
-                batches=self.plan.steps_per_epoch,
-                loss=state.epoch_totals.loss,
-                accuracy=state.epoch_totals.f1 if self.spec.multi_label else state.epoch_totals.top1,
-                metric=F1_MICRO if self.spec.multi_label else TOP1,
-                samples_per_s=self.times.samples_per_s,
-            )
-        )
+        self.display.tick(self._tick(state, batch.epoch + 1, number))
         if batch.last:  # before any exchange, which may find a worker lost: the sums of this epoch end here
             totals, state.epoch_totals = state.epoch_totals, Totals()
-            means = totals.means(self.spec.multi_label)
-            self.observer.emit(ev.Epoch(state.step, batch.epoch + 1, totals.loss, samples=totals.samples, **means))
+            means, k = totals.means(self.spec.multi_label), self.engine.k
+            self.observer.emit(ev.Epoch(state.step, batch.epoch + 1, totals.loss, samples=totals.samples, k=k, **means))
         if state.step % self.config.train.log_every == 0 or state.step == self.plan.total_steps:
             self._step_event(state, batch.epoch + 1, number, measurements)
         self.callbacks.call("on_step", state.step, {**self._means(measurements.totals), "lr": measurements.lr})
         if batch.last:
             self.callbacks.call("on_epoch", state.step, self._means(totals))
+
+    def _tick(self, state: TrainState, epoch: int, number: int) -> Tick:
+        totals, times, several = state.epoch_totals, self.times, self.spec.multi_label
+        return Tick(
+            step=state.step,
+            total_steps=self.plan.total_steps,
+            epoch=epoch,
+            batch=number,
+            batches=self.plan.steps_per_epoch,
+            loss=totals.loss,
+            accuracy=totals.f1 if several else totals.top1,
+            metric=F1_MICRO if several else TOP1,
+            samples_per_s=times.samples_per_s * self.exchange.group.share.world,
+            topk=None if several else totals.topk,
+            k=self.engine.k,
+            times=times.of_a_step,
+        )
 
     def _means(self, totals: Totals) -> dict[str, float]:
         """The numbers of training for callbacks."""
@@ -124,7 +149,7 @@ class Trainer:
 
     def _step_event(self, state: TrainState, epoch: int, number: int, measurements: Measurements) -> None:
         totals, times = state.interval, self.times
-        ranks = self._each_rank(times)
+        ranks = each_rank(times, self.exchange.group)
         self.observer.emit(
             ev.Step(
                 step=state.step,
@@ -147,11 +172,13 @@ class Trainer:
                 details=measurements.details,
                 used=state.used,
                 lr_first=state.lr_first,
+                k=self.engine.k,
             )
         )
         self.slowness.add(ranks)
         if self.served is not None:
             self.observer.emit(ev.DataService(state.step, times.data_s / times.seconds, self.served()))
+        self.observer.emit(ev.System(state.step, **vars(self.meter.read())))
         state.interval, state.used, self.times = Totals(), [], Times()
 
     def _compression_ratio(self, state: TrainState, times: Times) -> float | None:
@@ -159,19 +186,6 @@ class Trainer:
             return None
         whole = sum(p.numel() * p.element_size() for p in state.model.parameters() if p.requires_grad)
         return whole * times.steps / times.bytes_sent
-
-    def _each_rank(self, times: Times) -> list[dict[str, float]]:
-        """Times per step of each worker; empty for one worker, and without lockstep."""
-        group = self.exchange.group
-        share = group.share
-        if share.world == 1 or not group.lockstep:
-            return []
-        names = [f"{name}_s" for name in ev.TIMES]
-        mine = [getattr(times, name) / times.steps for name in names] + [times.samples_per_s]
-        blank = [0.0] * len(mine)
-        table = group.sum([x for rank in range(share.world) for x in (mine if rank == share.rank else blank)])
-        rows = [table[n * len(mine) : (n + 1) * len(mine)] for n in range(share.world)]
-        return [dict(zip((*names, "samples_per_s"), row, strict=True)) for row in rows]
 
     def _bad_images(self, state: TrainState, bad: list[tuple[str, str]]) -> None:
         if not bad:
@@ -189,16 +203,18 @@ class Trainer:
         """
         if self.config.eval.evaluator:
             state.evaluated_step = state.step
+            if not self.exchange.group.lockstep:  # otherwise they agree at the next step
+                self.patience.agree(self.exchange.group.sum)
             return True
         begin = time.perf_counter()
         group = self.exchange.group
         self._sync_buffers(state)
-        done = 0
+        done, whole = 0, len(evaluation_part(len(self.validation), group.share))  # of this worker
 
         def watch(batch: Batch, logits: Tensor) -> None:
             nonlocal done
             done += batch.total
-            self.display.evaluating(done, len(self.validation))
+            self.display.working("validating", done, whole)
             self._bad_images(state, batch.bad)
 
         def part_of(rank: int) -> Generator[Batch]:
@@ -209,6 +225,7 @@ class Trainer:
                 replace(group.share, rank=rank),
                 prefetch=self.config.data.prefetch,
                 bad=self.validation_bad,
+                pin=self.engine.settings.gpu is not None,
             )
 
         own = begin_metrics(self.config.eval.metrics, self.spec.classes, multi_label=self.spec.multi_label)
@@ -234,6 +251,8 @@ class Trainer:
         self.observer.emit(self.last_eval)
         self._evaluated(state.step, self.last_eval)
         self.callbacks.agree(group.sum)
+        self.patience.judge(state, state.step)
+        self.patience.agree(group.sum)
         return best and self.config.checkpoint.keep_best
 
     def _evaluated(self, step: int, found: ev.Eval) -> None:
@@ -245,6 +264,10 @@ class Trainer:
         if state.ema is not None:
             state.ema.copy_buffers(state.model)
             cpu.load(state.ema.model, cpu.state(state.model))
+        if state.swa is not None and state.swa.stale and self.compute_statistics is not None:
+            cpu.load(state.swa.model, cpu.state(state.model))
+            self.compute_statistics(state.swa.model)
+            state.swa.measured = state.swa.count
 
     def _interrupted(self) -> bool:
         """Several workers must finish an evaluation together; a single one may stop in the middle."""
@@ -254,7 +277,7 @@ class Trainer:
         """Write a checkpoint. All workers call this; rank 0 writes."""
         begin = time.perf_counter()
         self._sync_buffers(state)
-        _refuse_nonfinite(state.model, state.step)
+        refuse_nonfinite(state.model, state.step)
         optimizer, scalars = self.exchange.state.optimizer_state()
         residuals = self.exchange.residuals.residuals() if self.exchange.residuals is not None else {}
         if self.exchange.group.share.rank > 0:
@@ -289,6 +312,7 @@ class Trainer:
             self._evaluated(state.step, found)
             if found.best:
                 state.best = Best.of(found)
+            self.patience.judge(state, found.step)
 
     def await_evaluator(self, state: TrainState) -> None:
         """After the last step: wait until the evaluator has evaluated it, or a stop is requested."""
@@ -310,7 +334,7 @@ class Trainer:
         if checkpoint.path_of(folder, step).is_dir() or not checkpoint.claim(folder, step):
             return f"step {step} is saved already"
         rescued = boundary.recovery.rescue(step)
-        _refuse_nonfinite(state.model, step)
+        refuse_nonfinite(state.model, step)
         self._write(state, rescued.optimizer, rescued.scalars, rescued.residuals)
         return f"step {step} was saved"
 
@@ -321,9 +345,13 @@ class Trainer:
         scalars: dict[str, Any],
         residuals: dict[str, Tensor],
     ) -> Path:
-        tensors = {"model": state.model.state_dict(), "optimizer": optimizer}
+        tensors = {"model": own_tensors(state.model), "optimizer": optimizer}
+        if extras := extra_tensors(state.model):
+            tensors[EXTRAS] = extras
         if state.ema is not None:
-            tensors["ema"] = state.ema.model.state_dict()
+            tensors["ema"] = own_tensors(state.ema.model)
+        if state.swa is not None and state.swa.count:  # by the same name: whoever uses a checkpoint uses the average
+            tensors["ema"] = own_tensors(state.swa.model)
         if residuals:
             tensors["residuals"] = residuals
         numbers = state.numbers() | {"wall_s": self.wall_s(state)}
@@ -375,13 +403,3 @@ def _measured(top1: float | None, topk: float | None, metrics: dict[str, float])
     """Accuracies and metrics by name, those that were measured."""
     accuracies = {"top1": top1, "topk": topk}
     return {**{name: value for name, value in accuracies.items() if value is not None}, **metrics}
-
-
-def _refuse_nonfinite(model: nn.Module, step: int) -> None:
-    """Refuse to save weights that are not finite: a finite loss may have an infinite gradient."""
-    if not all(bool(torch.isfinite(param).all()) for param in model.parameters()):
-        raise LossNotFinite(
-            f"the weights are not finite after step {step}",
-            why="a gradient overflowed although the loss was finite; nothing was saved",
-            remedy="lower optim.lr, set optim.clip_norm=1, or machine.precision=fp32",
-        )

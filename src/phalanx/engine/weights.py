@@ -7,8 +7,11 @@ from torch import Tensor, nn
 
 from phalanx.config.text import read_json
 from phalanx.engine.classifier import fit_classifier, match_classes
+from phalanx.engine.distill.extras import NAME as EXTRAS
+from phalanx.engine.distill.extras import with_extras
 from phalanx.engine.loop import StepPlan
 from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.saved_state import malformed, refuse_malformed
 from phalanx.engine.state import Best, TrainState
 from phalanx.engine.totals import Totals
 from phalanx.errors import UserError
@@ -41,11 +44,18 @@ def restore(
         loaded, warnings = checkpoint.load_newest(folder)
     else:
         loaded = checkpoint.load(rewind.find_step(folder, at_step))
+    refuse_malformed(loaded)
     warnings += refuse_other_identity(loaded, spec)
-    load_weights(state.model, loaded.tensors["model"], str(loaded.path))
+    own, place = loaded.tensors["model"], str(loaded.path)
+    load_weights(state.model, with_extras(state.model, own, loaded.tensors.get(EXTRAS, {})), place)
     if state.ema is not None:
-        load_weights(state.ema.model, loaded.tensors.get("ema", loaded.tensors["model"]), str(loaded.path))
-    exchange.state.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
+        load_weights(state.ema.model, with_extras(state.ema.model, loaded.tensors.get("ema", own)), place)
+    if state.swa is not None and loaded.state["training"].get("swa") and "ema" in loaded.tensors:
+        load_weights(state.swa.model, with_extras(state.swa.model, loaded.tensors["ema"]), place)
+    try:
+        exchange.state.load(loaded.tensors.get("optimizer", {}), loaded.state["optimizer"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # torch's, of slots that it does not have
+        raise malformed(loaded, f"optimizer: {type(error).__name__} {error}") from error
     if exchange.residuals is not None:  # otherwise nothing is compressed: less than a step's worth of gradient is lost
         exchange.residuals.load(loaded.tensors.get("residuals", {}))
     state.restore(loaded.state["training"])
@@ -77,7 +87,7 @@ def restore(
             f"a step now has {plan.samples_per_step} samples, {loaded.state['samples_per_step']} before: "
             "no sample is lost, but the result differs from an uninterrupted run"
         )
-        state.rescale(plan.steps_per_epoch, plan.samples_per_step)
+        state.rescale(plan.steps_per_epoch, plan.samples_per_step, plan.replays)
     if state.step >= plan.total_steps and (measured or not plan.evaluation_due(state)):
         raise UserError(
             f"{folder.parent} is finished: {state.step} of {plan.total_steps} steps are done",
@@ -109,7 +119,7 @@ def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head
     The classifier is matched by the names of the classes. With `new_head`, classes without a match start anew.
     """
     if place.is_file():
-        tensors, classes = _read_file(place), _classes_beside(place)
+        tensors, classes = read_weights(place), _classes_beside(place)
     else:
         loaded = checkpoint.load(checkpoint.find(place))
         if not new_head:
@@ -122,9 +132,8 @@ def initialize_from(place: Path, state: TrainState, spec: ModelSpec, *, new_head
         rows = match_classes(classes, spec.classes, str(place), new_head=new_head)
         tensors = fit_classifier(state.model, tensors, rows, len(classes))
         notes = [rows.note] if rows.note else []
-    load_weights(state.model, tensors, str(place))
-    if state.ema is not None:
-        load_weights(state.ema.model, tensors, str(place))
+    for model in [state.model, *([state.ema.model] if state.ema is not None else [])]:
+        load_weights(model, with_extras(model, tensors), str(place))
     return notes
 
 
@@ -150,7 +159,8 @@ def _classes_beside(weights: Path) -> list[str] | None:
     return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -173,6 +173,11 @@ class Exchange:
     recovery: Recovery | None = None  # where the survivors of a lost worker can save the last completed step
     joined_step: int | None = None  # the step to continue with, where this worker joins a running job
     rejoin: Callable[[GivenUp], Rejoined] | None = None  # where a worker that was given up may join again
+    sends_in_backward: bool = False  # whether gradients leave for good before the whole step is known
+    stopping: Callable[[], bool] = (
+        bool  # whether a parameter server was told to end, and asks all workers to save first
+    )
+    leave_unfinished: Callable[[], object] | None = None  # before `close`: training is to go on later, in another job
     sync_bn: bool = False  # whether all workers take part in every micro-batch, with or without samples
     connections: ExitStack = field(default_factory=ExitStack)  # to the other processes of the job
 

@@ -49,10 +49,15 @@ def grace_s(silence_s: float) -> float:
 
 
 def heartbeats(silence_s: float) -> dict[zmq.SocketOption, int]:
-    """Options that close a silent connection: a beat, four beats without a reply, and one to connect again."""
-    beat_ms = max(1, int(1000 * silence_s / 6))
+    """Options that close a connection after nine to ten beats of silence. Two more, `grace_s`, are to connect again.
+
+    So nobody is taken for lost before eleven twelfths of `silence_s`: where the last beat falls is chance, and who was
+    stopped for less than that is to go on.
+    """
+    beat_ms = max(1, int(1000 * silence_s / 12))
     # While the network is cut, the kernel waits longer and longer before it tries to connect again: start it anew.
-    return {zmq.HEARTBEAT_IVL: beat_ms, zmq.HEARTBEAT_TIMEOUT: 4 * beat_ms, zmq.CONNECT_TIMEOUT: max(1000, beat_ms)}
+    connect_ms = max(1000, 2 * beat_ms)
+    return {zmq.HEARTBEAT_IVL: beat_ms, zmq.HEARTBEAT_TIMEOUT: 9 * beat_ms, zmq.CONNECT_TIMEOUT: connect_ms}
 
 
 def presence_id(key: str, rank: int) -> bytes:

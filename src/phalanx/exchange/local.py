@@ -90,10 +90,10 @@ class LocalState:
 
 def clip_and_update(model: nn.Module, update: Update, clip_norm: float | None, step: int) -> tuple[float, float | None]:
     """Clip, update and clear the gradients of a step: the rate, and the gradients' norm where it is clipped."""
-    norm = None if clip_norm is None else float(nn.utils.clip_grad_norm_(model.parameters(), clip_norm))
+    norm = None if clip_norm is None else nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
     lr = update(step)
     update.clear()
-    return lr, norm
+    return lr, None if norm is None else float(norm)  # last: reading it waits for a GPU
 
 
 @torch.no_grad()

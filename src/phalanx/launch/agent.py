@@ -33,6 +33,7 @@ from phalanx.launch.process_manager import ProcessManager
 from phalanx.launch.run_files import marker, read_chunk, refuse_taken, saved_checkpoint, verify_step, write_chunk
 from phalanx.machine.ending import ENDING
 from phalanx.machine.processes import adopting_orphans, run_loop
+from phalanx.machine.system import SystemMeter
 from phalanx.net.code import digest_here, version_here
 from phalanx.net.listeners import JOB_FOLDER
 from phalanx.runs.checkpoint import FOLDER
@@ -55,6 +56,7 @@ class Agent:
         self._groups = 0
         self._variables: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._meter = SystemMeter()
 
     def hello(self) -> None:
         """Send this host's version, code digest, clock and address, for the supervisor's checks."""
@@ -89,7 +91,7 @@ class Agent:
         try:
             match message.get("request"):
                 case "ping":
-                    self._send({"event": "pong"})
+                    self._send({"event": "pong", "system": self._meter.read_host()})
                 case "prepare":
                     await self._prepare(message)
                 case "listen":

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from phalanx.errors import UserError
 from phalanx.launch.channel import Channel, Disconnect
@@ -29,6 +30,7 @@ class AgentHandle:
     error: UserError | None = None
     last_message: float = field(default_factory=time.monotonic)
     skew_s: float = 0.0
+    system: dict[str, Any] = field(default_factory=dict)  # the host's cpu, memory, memory_total, and `t`
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from phalanx.launch.job import Job, forwarded_variables
 from phalanx.launch.messages import GRACE_S, PING_S, SILENCE_S, Message, is_event
 from phalanx.launch.run_files import marker
 from phalanx.launch.screen import Screen
+from phalanx.machine.system import SystemMeter
 from phalanx.net.interfaces import address_towards
 
 HELLO_S = 60.0  # for a host to answer: a slow login, a cold disk
@@ -41,6 +42,7 @@ class AgentPool:
         self.agents = list(agents)
         self._opener, self._screen, self._on_event = opener, screen, on_event
         self._changed = asyncio.Event()
+        self._meter = SystemMeter()  # of this host
         self.stop_now = False  # every wait raises StopNow
 
     @property
@@ -156,12 +158,20 @@ class AgentPool:
         """Ping all agents for ever, and disconnect those that are silent for too long."""
         while True:
             for agent in self.live:
+                if agent.in_process:
+                    self._take_figures(agent, self._meter.read_host())
                 if agent.in_process or "hello" not in agent.events:
                     continue
                 if time.monotonic() - agent.last_message > SILENCE_S:
                     self.disconnect(agent, f"no message for {SILENCE_S:g} s")
                 agent.send({"request": "ping"})
             await asyncio.sleep(PING_S)
+
+    def _take_figures(self, agent: AgentHandle, figures: object) -> None:
+        if isinstance(figures, dict):
+            known = {name: figures.get(name) for name in ("cpu", "memory", "memory_total")}
+            numbers = {name: value for name, value in known.items() if isinstance(value, int | float)}
+            agent.system = {"host": agent.name, "t": time.time(), **numbers}
 
     def disconnect(self, agent: AgentHandle, why: str) -> None:
         agent.disconnect = agent.disconnect or Disconnect(None, (why,))
@@ -186,7 +196,7 @@ class AgentPool:
             return self.disconnect(agent, f"it sent a message that no agent sends: {str(message)[:200]}")
         kind = message["event"]
         if kind == "pong":
-            return None
+            return self._take_figures(agent, message.get("system"))
         if kind in ("started", "output", "exit"):
             try:
                 self._on_event(agent, message)

@@ -27,8 +27,10 @@ ROLE_COMMAND: tuple[Argument, ...] = (PYTHON, "-m", "phalanx.roles", INPUT)
 # (number of workers, the run's config.yaml if a checkpoint was saved) -> the request of the new group.
 NewGroupRequest = Callable[[int, str | None], Mapping[str, Any]]
 MASTER = "master"  # the trainers' rendezvous: a port on trainer 0's host, or a file where there is one host
+# CUDA_VISIBLE_DEVICES is each host's own: Slurm and Ray set it there, and --gpus says the same for all hosts.
+_CUDA = ("CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUBLAS_", "CUDNN_")
 # Prefixes of the launching shell's variables that roles on other hosts get too.
-_FORWARDED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "PHALANX_")
+_FORWARDED = ("OMP_", "MKL_", "KMP_", "GOMP_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "PHALANX_", *_CUDA)
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def role_counts(config: RunConfig) -> dict[RoleKind, int]:
         "trainer": exchange.workers,
         "server": servers,
         "data": config.data.servers,
+        "teacher": config.distill.servers,
         "evaluator": int(config.eval.evaluator),
     }
 
@@ -97,7 +100,7 @@ def listeners(placements: Sequence[Placement]) -> dict[int, list[str]]:
     """The names that need an address on each host: servers, and the trainers' rendezvous."""
     names: dict[int, list[str]] = {}
     for placement in placements:
-        if placement.kind in ("server", "data"):
+        if placement.kind in ("server", "data", "teacher"):
             names.setdefault(placement.host, []).append(placement.name)
         if placement.kind == "trainer" and placement.rank == 0:
             names.setdefault(placement.host, []).append(MASTER)
@@ -120,6 +123,7 @@ def role_of(placement: Placement, addresses: Mapping[str, str], job: Job, run: P
         master=addresses[MASTER],
         servers=addresses_of("server"),
         data=addresses_of("data"),
+        teachers=addresses_of("teacher"),
         key=job.key,
         local_trainers=placement.local_trainers,
         run=run,

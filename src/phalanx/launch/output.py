@@ -17,6 +17,9 @@ _STEP = re.compile(
 )
 
 
+_LONGEST_LINE = 1 << 16  # characters of a line that is kept back until its end
+
+
 class Progress(NamedTuple):
     """A trainer's step, its own samples per second, and if known the parts of its step time in seconds."""
 
@@ -49,7 +52,10 @@ def last_progress(run: Path) -> Progress | None:
 
 
 class RoleOutput:
-    """One role's output. `on_line` gets the stream and the text of each complete line."""
+    """One role's output. `on_line` gets the stream and the text of each complete line.
+
+    A line that never ends, such as a progress bar that is drawn over and over, is passed on in parts.
+    """
 
     def __init__(self, path: Path, on_line: Callable[[str, str], None]) -> None:
         self.path = path
@@ -71,6 +77,8 @@ class RoleOutput:
                 remedy="free disk space or fix the permissions, then continue with --resume",
             ) from error
         *lines, rest = (self._partial.get(stream, "") + text).split("\n")
+        if len(rest) > _LONGEST_LINE:
+            lines, rest = [*lines, rest], ""
         self._partial[stream] = rest
         for line in lines:
             self._on_line(stream, line.rstrip("\r"))

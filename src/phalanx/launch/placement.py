@@ -9,7 +9,7 @@ from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
 
 # The order of starting: servers before the roles that connect to them.
-ORDER: tuple[RoleKind, ...] = ("server", "data", "trainer", "evaluator")
+ORDER: tuple[RoleKind, ...] = ("server", "data", "teacher", "trainer", "evaluator")
 
 
 @dataclass(frozen=True)

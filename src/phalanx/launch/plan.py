@@ -9,7 +9,7 @@ from phalanx.errors import UserError
 from phalanx.launch.hosts import Host, parse_host, parse_hosts, read_hostfile, refuse_twice
 from phalanx.launch.job import Job, new_group_request, policy_for, role_counts
 from phalanx.launch.launchers.batch_script import BatchOptions
-from phalanx.launch.launchers.manifests import KubernetesOptions
+from phalanx.launch.launchers.kubernetes_options import KubernetesOptions
 from phalanx.launch.launchers.worker_resources import WorkerResources
 from phalanx.launch.placement import DedicatedHosts, Placement, place
 from phalanx.launch.remote_shell import Sync

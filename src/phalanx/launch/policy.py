@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from phalanx.config.role import RoleKind
 from phalanx.errors import EXIT_REFORM, EXIT_USER
 
-# Restarts of trainers in async and ssp jobs if the user sets no number; also of data servers and evaluators in any job.
+# Restarts of trainers in async and ssp jobs if the user sets no number; also of helpers in any job.
 DEFAULT_RESTARTS = 3
+HELPERS: tuple[RoleKind, ...] = ("data", "teacher", "evaluator")  # a job goes on while one of them is restarted
 CLEAN_EXITS = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # finished, or stopped on request
 
 
@@ -104,7 +105,7 @@ class Policy:
         self._elastic = max_restarts is not None or min_workers is not None
         self._min_workers = min_workers
         self._evaluator_restarts_left = DEFAULT_RESTARTS
-        self._data_restarts_left = DEFAULT_RESTARTS
+        self._stateless_restarts_left = DEFAULT_RESTARTS
 
     @property
     def elastic(self) -> bool:
@@ -116,10 +117,10 @@ class Policy:
         cause = cause_of(lost)
         if cause.code == EXIT_USER and not cause.is_survivor:  # an error in settings or data: a restart would repeat it
             return End(cause)
-        rest = [role for role in lost if role.kind not in ("data", "evaluator")]
+        rest = [role for role in lost if role.kind not in HELPERS]
         evaluators = [role for role in lost if role.kind == "evaluator"]
         if not rest:
-            return self._decide_evaluator(evaluators) if evaluators else self._decide_data(lost)
+            return self._decide_evaluator(evaluators) if evaluators else self._decide_stateless(lost)
         lost, cause = rest, cause_of(rest)
         # Survivors that left by themselves are not lost: they come back.
         failed = [role for role in lost if role.code != EXIT_REFORM]
@@ -147,12 +148,12 @@ class Policy:
             return Continue(tuple(trainers))
         return End(cause)
 
-    def _decide_data(self, lost: Sequence[LostRole]) -> Decision:
-        """Data servers have no state to lose. One whose host is gone cannot come back to its address."""
+    def _decide_stateless(self, lost: Sequence[LostRole]) -> Decision:
+        """Data servers and teachers have no state to lose. One whose host is gone cannot come back to its address."""
         gone = tuple(role for role in lost if role.code is None)
-        if gone or self._data_restarts_left < len(lost):
+        if gone or self._stateless_restarts_left < len(lost):
             return Continue(gone or tuple(lost))
-        self._data_restarts_left -= len(lost)
+        self._stateless_restarts_left -= len(lost)
         return Restart(tuple(lost))
 
     def _decide_evaluator(self, lost: Sequence[LostRole]) -> Decision:

@@ -54,6 +54,13 @@ class JobRecord:
     pid: int = field(default_factory=os.getpid)
     pid_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
     roles: list[RoleRecord] = field(default_factory=list)
+    # `t`, what happened and followed in words, and whether the launcher has told it: else the first trainer does.
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    hosts: list[dict[str, Any]] = field(default_factory=list)  # `host`, `t`, `cpu`, `memory`, `memory_total`
+
+    def add_fault(self, text: str, *, told: bool = True) -> None:
+        """Keep what happened to a role. Of very many, the latest."""
+        self.faults = [*self.faults[-99:], {"t": time.time(), "text": text, "told": told}]
 
     def write(self) -> None:
         write_run_file(Path(self.run) / RECORD, json.dumps(self.to_data(), indent=1) + "\n")

@@ -101,7 +101,7 @@ class Sync:
         target = f"[{host.name}]" if ":" in host.name else host.name
         who = f"{host.user}@" if host.user else ""
         return [
-            *("rsync", "--archive", "--compress", "--protect-args", "--mkpath"),
+            *("rsync", "--archive", "--compress", "--protect-args", "--mkpath", "--info=progress2"),
             *(f"--exclude={pattern}" for pattern in excluded),
             f"--rsh={shlex.join(shell.client(host))}",
             f"{self.source}/",

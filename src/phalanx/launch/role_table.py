@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from phalanx.launch.agent_handle import AgentHandle, explain_disconnect
@@ -27,6 +28,7 @@ class RoleTable:
         self.records: dict[str, RoleRecord] = {}
         self._exits: dict[str, Message] = {}
         self._outputs: dict[str, RoleOutput] = {}
+        screen.follow(lambda: [asdict(record) for record in tuple(self.records.values())])
 
     def assign(self, placements: Sequence[Placement], agents: Sequence[AgentHandle]) -> None:
         """Take new placements on these agents. Roles that existed before keep their records."""
@@ -111,6 +113,10 @@ class RoleTable:
     def has_terminal(self, name: str) -> bool:
         """Whether a role writes to the launching terminal itself."""
         return name == FIRST and self.agents[name].in_process
+
+    def first_is_live(self) -> bool:
+        """Whether the first trainer runs, and writes to the launching terminal itself."""
+        return FIRST in self.agents and self.has_terminal(FIRST) and self._runs(self.records[FIRST])
 
     def refresh(self, run: Path) -> None:
         """Update progress and times. A first trainer with the terminal reports progress in the run's events only."""

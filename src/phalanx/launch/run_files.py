@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from phalanx.atomic import PART, make_folder, sync, sync_names
+from phalanx.config.text import read_json
 from phalanx.custom.installed import FOLDER as FOLDER_OF_CODE
 from phalanx.errors import UserError
 from phalanx.runs.checkpoint import FOLDER, MANIFEST, latest_path, path_of, verify
@@ -54,6 +55,14 @@ class Saved(NamedTuple):
     def step(self) -> str:
         """The folder of its files, which names the step; empty if there is no checkpoint."""
         return self.files[0].rpartition("/")[0] if self.files else ""
+
+    @property
+    def num_bytes(self) -> int:
+        """As its manifest says; 0 where that is damaged."""
+        try:
+            return sum(int(file["bytes"]) for file in read_json(self.manifest).values())
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return 0
 
 
 def saved_checkpoint(run: Path, step: int | None) -> Saved:

@@ -20,7 +20,7 @@ from phalanx.launch.job import INPUT, MASTER, PYTHON, Job, listeners, role_of, v
 from phalanx.launch.messages import GRACE_S, Argument
 from phalanx.launch.output import last_lines
 from phalanx.launch.placement import DedicatedHosts, Placement, capacity, place
-from phalanx.launch.policy import Continue, End, LostRole, NewGroup, Restart, cause_of
+from phalanx.launch.policy import HELPERS, Continue, End, LostRole, NewGroup, Restart, cause_of
 from phalanx.launch.record import STOPPED_BY_USER, JobRecord
 from phalanx.launch.role_table import FIRST, RoleTable
 from phalanx.launch.run_files import CODE, CONFIG, SMALL
@@ -42,7 +42,7 @@ class JobSupervisor:
         self._job, self._screen = job, screen
         self._roles = RoleTable(job.logs, screen)
         self._pool = AgentPool(agents, opener, screen, self._roles.on_event)
-        self._transfer = Transfer(job.run, self._pool.wait_until)
+        self._transfer = Transfer(job.run, self._pool.wait_until, screen.megabytes)
         self._record = JobRecord(job.id, job.command, job.launcher, str(job.run.absolute()))
         self._record.logs = str(job.logs.absolute()) if job.log_dir else ""
         self._with_run_folder: list[AgentHandle] = []  # agents whose host has the run folder
@@ -75,6 +75,7 @@ class JobSupervisor:
             for task in background:
                 task.cancel()
             self._roles.close()
+            self._screen.close()
             self._roles.refresh(self._job.run)  # the last step may be newer than the last refresh
             self._record.state, self._record.exit_code, self._record.ended = "ended", code, time.time()
             with contextlib.suppress(UserError):  # the error may be that nothing can be written
@@ -232,18 +233,29 @@ class JobSupervisor:
                 return await self._report(cause)
             case Restart(failed):
                 for role in failed:
-                    self._screen.warn(f"{role.name} on {role.host} {role.how}; restarting it, the others continue")
+                    self._tell(f"{role.name} on {role.host} {role.how}; restarting it, the others continue")
                     self._roles.agents[role.name] = self._agent_for(role.name)
                     self._start(role.name)
             case Continue(failed):
                 for role in failed:
-                    self._screen.warn(f"{role.name} on {role.host} {role.how}; the others continue without it")
+                    self._tell(f"{role.name} on {role.host} {role.how}; the others continue without it")
                     self._roles.records[role.name].state = "lost"
                     if role.kind == "trainer":
                         self._declare_lost(role.rank)
             case NewGroup(cause, new_world):
                 return await self._restart_group(cause, world, new_world)
         return None
+
+    def _warn_of(self, fault: str) -> None:
+        self._screen.warn(fault)
+        self._record.add_fault(fault)
+
+    def _tell(self, fault: str) -> None:
+        """Warn of a fault that the job survives; if the first trainer draws on this terminal, it does that."""
+        told = not (self._screen.is_shared and self._roles.first_is_live())
+        if told:
+            self._screen.warn(fault)
+        self._record.add_fault(fault, told=told)
 
     async def _silent_roles(self) -> list[LostRole]:
         """The roles that made others end by their silence. Their hosts say what keeps them from running.
@@ -282,7 +294,7 @@ class JobSupervisor:
     async def _restart_group(self, cause: LostRole, world: int, new_world: int) -> int | None:
         """End all roles, and restart them from the last checkpoint as a new group, perhaps a smaller one."""
         size = f"{new_world} of {world}" if new_world < world else str(world)
-        self._screen.warn(f"{cause.name} on {cause.host} {cause.how}; restarting as a new group with {size} workers")
+        self._warn_of(f"{cause.name} on {cause.host} {cause.how}; restarting as a new group with {size} workers")
         await self._pool.wait_until(self._roles.trainers_ended, EXIT_S)
         live, first = self._pool.live, self._run_agent()
         if not first.live and not all(agent.shared for agent in live):
@@ -314,7 +326,7 @@ class JobSupervisor:
         log = log_path(self._job.logs, name)
         ending = last_lines(log)
         self._record.cause = f"{said}: {cause.error}" if cause.error else said
-        self._screen.warn(f"{self._record.cause}; the job ends")
+        self._warn_of(f"{self._record.cause}; the job ends")
         if self._roles.has_terminal(name):  # its last lines are on this terminal
             self._screen.warn(f"log: {log}")
         else:
@@ -346,11 +358,11 @@ class JobSupervisor:
             )
 
     async def _end_helpers(self) -> None:
-        """When the trainers have ended, stop data servers and the evaluator, and give them time.
+        """When the trainers have ended, stop data servers, teachers and the evaluator, and give them time.
 
         Parameter servers end by themselves when their trainers have left.
         """
-        helpers = [name for name, one in self._roles.placements.items() if one.kind in ("data", "evaluator")]
+        helpers = [name for name, one in self._roles.placements.items() if one.kind in HELPERS]
         for agent in self._pool.live:
             names = [name for name in helpers if self._roles.agents[name] is agent]
             number = int(self._job.stop_with or signal.SIGTERM)
@@ -364,7 +376,7 @@ class JobSupervisor:
                 if name == FIRST:
                     code = [f"{CODE}/{file['name']}" for file in self._job.request.get("code", [])]
                     await self._transfer.fetch(agent, [*SMALL, *code])
-                elif name.startswith(("server-", "data-")):
+                elif name.startswith(("server-", "data-", "teacher-")):
                     await self._transfer.fetch(agent, [f"logs/{name}.jsonl"])
 
     # job.json, `phalanx status` and `phalanx stop`
@@ -372,6 +384,7 @@ class JobSupervisor:
     async def _write_record(self) -> None:
         while True:
             self._roles.refresh(self._job.run)
+            self._record.hosts = [agent.system for agent in self._pool.agents if agent.system]
             with contextlib.suppress(UserError):
                 self._record.write()
             await asyncio.sleep(RECORD_S)

@@ -5,6 +5,7 @@ import base64
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from phalanx.errors import UserError
@@ -18,13 +19,15 @@ _CHUNK_S = 30.0  # for one chunk
 _VERIFY_S = 1800.0  # for the checksums of a checkpoint of any size
 
 WaitUntil = Callable[[Callable[[], bool], float], Awaitable[bool]]
+Advance = Callable[[int], None]  # by bytes
+ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]  # of what, of how many bytes
 
 
 class Transfer:
     """Copies between the run folders of agents and of this host (`run`). None instead of an agent means this host."""
 
-    def __init__(self, run: Path, wait_until: WaitUntil) -> None:
-        self._run, self._wait_until = run, wait_until
+    def __init__(self, run: Path, wait_until: WaitUntil, show_progress: ShowProgress) -> None:
+        self._run, self._wait_until, self._show_progress = run, wait_until, show_progress
 
     async def saved(self, agent: AgentHandle | None, step: int | None = None) -> Saved:
         """The checkpoint of a step, or the newest, on a host."""
@@ -81,8 +84,10 @@ class Transfer:
         for name in NEEDED if remote else []:
             await self._copy(name, owner, remote)
         lacking = [agent for agent in agents if saved[agent] != saved[source]]
-        for name in saved[source].files if lacking else []:
-            await self._copy(name, source, lacking)
+        if lacking:
+            with self._show_progress("copying the checkpoint", saved[source].num_bytes) as advance:
+                for name in saved[source].files:
+                    await self._copy(name, source, lacking, advance)
         return True
 
     async def sharing(self, first: AgentHandle, agents: Sequence[AgentHandle]) -> list[AgentHandle]:
@@ -98,7 +103,13 @@ class Transfer:
         reply = await self._request(agent, {"request": "marker", "name": name, "action": "check"}, "marker")
         return bool(reply["exists"])
 
-    async def _copy(self, name: str, source: AgentHandle | None, targets: Sequence[AgentHandle | None]) -> None:
+    async def _copy(
+        self,
+        name: str,
+        source: AgentHandle | None,
+        targets: Sequence[AgentHandle | None],
+        advance: Advance = lambda count: None,
+    ) -> None:
         offset = 0
         while True:
             chunk = await self._read(source, name, offset)
@@ -115,7 +126,9 @@ class Transfer:
                 await self._wait(remote, "written", f"sending {name}")
             if not chunk:
                 return
-            offset += 3 * len(chunk) // 4 - chunk.count("=", -2)
+            size = 3 * len(chunk) // 4 - chunk.count("=", -2)
+            offset += size
+            advance(size)
 
     async def _read(self, source: AgentHandle | None, name: str, offset: int) -> str | None:
         if source is None:

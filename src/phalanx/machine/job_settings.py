@@ -16,6 +16,7 @@ import torch
 from phalanx.config.schema import MachineConfig
 from phalanx.errors import UserError
 from phalanx.machine.cores import cpu_name
+from phalanx.machine.gpus import why_no_compile
 from phalanx.native.build import find_library
 from phalanx.native.features import NATIVE_BF16, cpu_features
 
@@ -50,6 +51,7 @@ class MachineReport:
     no_native_code: str  # why the compiled fast path cannot be used; empty if it can
     libraries: str  # versions of the libraries that compute and decode
     asked: dict[str, Any] = field(default_factory=dict)  # the worker's values of the job-wide settings
+    no_compile: str = ""  # why torch.compile cannot be used on its GPU; empty if it can
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -83,6 +85,7 @@ def report_machine(config: MachineConfig, worker: int = 0) -> MachineReport:
         no_native_code=missing[0].reason if missing else "",
         libraries=f"torch {torch.__version__}, Pillow {PIL.__version__}",
         asked={name: getattr(config, name) for name in JOB_WIDE},
+        no_compile=why_no_compile() if device == "cuda" and torch.cuda.is_available() else "",
     )
 
 
@@ -145,7 +148,7 @@ def _decide(
         return Decision(value, KEPT if name in kept else SET_BY_USER)
 
     cpu = device == "cpu"
-    compiled = given_or("compile", _compile(device))
+    compiled = given_or("compile", _compile(device, reports))
     layout = given_or("channels_last", Decision(True, "faster for convolutions"))
     cannot = _why_no_fast_path(device, compiled.value, layout.value)
     fast_path = given_or("fast_path", _fast_path(reports))
@@ -218,7 +221,11 @@ def _where(report: MachineReport, reports: Sequence[MachineReport], part: str) -
     return f"this {part}" if len(reports) == 1 else f"the {part} of {report.host} (worker {report.worker})"
 
 
-def _compile(device: str) -> Decision:
+def _compile(device: str, reports: Sequence[MachineReport]) -> Decision:
+    lacking = next((report for report in reports if report.no_compile), None)
+    if device == "cuda" and lacking is not None:
+        where = "" if len(reports) == 1 else f" on {lacking.host}"
+        return Decision(False, f"torch.compile cannot be used{where}: {lacking.no_compile}")
     if device == "cuda":
         return Decision(True, "pays on a GPU after a minute")
     return Decision(False, "measured no faster for convolutions on a CPU, see docs/log.md")

@@ -4,9 +4,14 @@ import contextlib
 import resource
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MB = 1 << 20
+_UNKNOWN_BYTES = 8.0 * (1 << 30)  # taken as free where the system does not say
 _NO_LIMIT_MB = 1 << 40  # what cgroup v1 has where nothing is limited is about this
 
 
@@ -67,6 +72,20 @@ class OomCounts:
 
 def oom_counts(group: MemoryGroup | None) -> OomCounts:
     return OomCounts(_field(Path("/proc/vmstat"), "oom_kill"), group.oom_kills() if group is not None else None)
+
+
+def free_bytes(device: "torch.device") -> float:
+    """Memory that this machine has left for its processes: of the GPU, or of the host and of this process's cgroup."""
+    if device.type == "cuda":
+        import torch
+
+        return float(torch.cuda.mem_get_info(device)[0])
+    left, group = _field(Path("/proc/meminfo"), "MemAvailable:"), memory_group()
+    limits = [1024.0 * left] if left is not None else []
+    limit = group.limit_mb() if group is not None else None
+    if limit is not None:
+        limits.append(limit * _MB - 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return max(0.0, min(limits)) if limits else _UNKNOWN_BYTES
 
 
 def describe_limits() -> str:

@@ -13,7 +13,7 @@ from phalanx.config.schema import FastPath, MachineConfig
 from phalanx.errors import UserError
 from phalanx.machine.contention import watch_contention
 from phalanx.machine.cores import cores
-from phalanx.machine.gpus import gpu_of
+from phalanx.machine.gpus import gpu_of, own_gpu
 from phalanx.machine.job_settings import SET_BY_USER, Decision, JobSettings, choose_for_job, device_type, report_machine
 from phalanx.machine.openmp import idle_threads
 
@@ -32,6 +32,11 @@ class Settings:
     fast_path: FastPath
     deterministic: bool
     decisions: dict[str, Decision]
+
+    @property
+    def gpu(self) -> torch.device | None:
+        """The NVIDIA GPU, if that is the device: what is copied there is pinned, and copied ahead."""
+        return self.device if self.device.type == "cuda" else None
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.dtype == torch.float32:
@@ -55,8 +60,7 @@ class Settings:
         # Deterministic mode also fills new memory with NaN, to find bugs. That takes 15 % of a step.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if self.device.type == "cuda":
-            if self.device.index is not None:
-                torch.cuda.set_device(self.device)
+            torch.cuda.set_device(self.device)  # before NCCL's set-up, which takes the current one
             torch.backends.cudnn.benchmark = not self.deterministic
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.dtype != torch.float32
 
@@ -69,12 +73,7 @@ def choose(config: MachineConfig, workers_here: int = 1, local_rank: int = 0) ->
 def settings_for(job_settings: JobSettings, workers_here: int = 1, local_rank: int = 0) -> Settings:
     """Settings for one of this machine's workers, in a job whose settings are chosen."""
     config = job_settings.machine
-    device = _device(config.device, job_settings)
-    if config.gpus is not None:
-        gpu = gpu_of(config.gpus, local_rank, workers_here, _gpus_here(), _why_no_gpu())
-        device = Decision(torch.device("cuda", gpu), f"--gpus, worker {local_rank} of this machine")
-    elif device.value == torch.device("cuda") and workers_here > 1:
-        device = Decision(torch.device("cuda", local_rank), f"{device.reason}; worker {local_rank} of this machine")
+    device = _device(config, job_settings, workers_here, local_rank)
     threads = _threads(workers_here) if config.threads == "auto" else Decision(config.threads, SET_BY_USER)
     if device.value.type == "cuda" and config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses determinism without it
@@ -96,13 +95,21 @@ def settings_for(job_settings: JobSettings, workers_here: int = 1, local_rank: i
     )
 
 
-def _device(name: str, job_settings: JobSettings) -> Decision:
-    if name == "auto":
-        if job_settings.device != device_type("auto"):  # another worker has no GPU
-            return Decision(torch.device(job_settings.device), job_settings.decisions["device"].reason)
-        found = {"cuda": "found {}", "mps": "Apple GPU present", "cpu": "no GPU found"}[job_settings.device]
-        about = torch.cuda.get_device_name() if job_settings.device == "cuda" else ""
-        return Decision(torch.device(job_settings.device), found.format(about))
+def _device(config: MachineConfig, job_settings: JobSettings, workers_here: int, local_rank: int) -> Decision:
+    """A GPU always has a number here. Nothing is done with any other: that alone takes some of its memory."""
+    name, which = config.device, f"worker {local_rank} of this machine"
+    if config.gpus is not None:
+        gpu = gpu_of(config.gpus, local_rank, workers_here, _gpus_here(), _why_no_gpu())
+        return Decision(torch.device("cuda", gpu), f"--gpus, {which}")
+    if name == "auto" and job_settings.device != device_type("auto"):  # another worker has no GPU
+        return Decision(torch.device(job_settings.device), job_settings.decisions["device"].reason)
+    if name == "auto" and job_settings.device != "cuda":
+        found = {"mps": "Apple GPU present", "cpu": "no GPU found"}[job_settings.device]
+        return Decision(torch.device(job_settings.device), found)
+    if name in ("auto", "cuda") and torch.cuda.is_available():
+        gpu = own_gpu(local_rank, workers_here, torch.cuda.device_count())
+        reason = f"found {torch.cuda.get_device_name(gpu)}" if name == "auto" else SET_BY_USER
+        return Decision(torch.device("cuda", gpu), f"{reason}; {which}" if workers_here > 1 else reason)
     try:
         device = torch.device(name)
         torch.empty(1, device=device)

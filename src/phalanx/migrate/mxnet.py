@@ -207,7 +207,7 @@ LAUNCH = Group(
         Row("--kube-worker-image, --kube-server-image", "--image {}", "mine:latest", "one image for all"),
         lacking(
             "--kube-worker-template, --kube-server-template",
-            "--launcher k8s prints its manifests: change those, and give them to kubectl",
+            "`--patch FILE` of --launcher k8s changes its Job",
         ),
         Row("--local-num-attempt", "--max-restarts {}", "2"),
     ),

@@ -8,6 +8,7 @@ from phalanx.errors import UserError, nearest
 from phalanx.models import cifar, fast
 from phalanx.models.cifar import CifarNet, StagePlan, build_cifar, plan_of
 from phalanx.models.classic import CLASSICS, build_classic
+from phalanx.models.denoise import add_denoising
 from phalanx.models.initialize import initialize, undo_zero_init
 from phalanx.models.own import build_own
 from phalanx.models.zoo import build_timm
@@ -24,6 +25,12 @@ def is_ours(name: str) -> bool:
 
 def build_model(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
     """The model of a configuration, for images of this size. Weights are drawn from torch's global generator."""
+    model = _build(config, num_classes=num_classes, channels=channels, image_size=image_size)
+    add_denoising(model, config.denoise, channels=channels, image_size=image_size)
+    return model
+
+
+def _build(config: ModelConfig, *, num_classes: int, channels: int, image_size: int) -> nn.Module:
     if config.pretrained and config.initializer != "default":
         raise UserError(
             f"model.initializer={config.initializer} would overwrite the weights that model.pretrained fetches",

@@ -11,6 +11,7 @@ import zmq
 from phalanx.errors import UserError
 from phalanx.net.allowlist import Allowlist
 from phalanx.net.curve import largest_message, secure_server
+from phalanx.net.own_folder import refuse_shared_folder
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 _ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks about connections: https://rfc.zeromq.org/spec/27
@@ -27,6 +28,7 @@ def listen(
     allowlist: Allowlist | None = None,
 ) -> "zmq.Socket[bytes]":
     """A socket bound to `address`, for `who`. `harm` is what others could do without a key, for the error message."""
+    refuse_shared_folder(address)
     if allowlist is None:
         _refuse_without_key(address, key, who, harm)
     socket = context.socket(zmq.ROUTER)

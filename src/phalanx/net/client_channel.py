@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 import zmq
 
 from phalanx.net.connect import client_socket, connect
+from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.lane import Lane, LaneFrame, LaneTracker, tune
 from phalanx.net.lane_cipher import Buffer, LaneCipher
 from phalanx.net.lane_loop import LaneLoop, Wakeup
-from phalanx.net.seal import Refused, as_json, from_json
 
 LANE = b"lane"  # the first frame of messages about lanes
+GONE = b"gone"  # the server's word that it has no lane to this client, and something large to send
 LARGE_BYTES = 32 << 10  # messages above this go over a lane
 _ASK_AGAIN_S = 2.0  # for a lane, while there is none
 _CONNECT_S = 5.0
@@ -119,6 +120,11 @@ class ClientChannel:
 
     def _open(self, offer: Buffer) -> None:
         """Open the lane that the server offers, in a thread of its own: connecting may take seconds."""
+        if offer == GONE:
+            # After a network was cut, TCP may have told the other end, and not this one.
+            if self._loop is not None:
+                self._loop.call(self._end)
+            return
         try:
             offered = from_json(offer)
             port, token = int(offered["port"]), bytes.fromhex(offered["token"])
@@ -173,6 +179,8 @@ class ClientChannel:
 
     def _forget(self, lane: Lane) -> None:
         with self._lock:
+            if lane is not self._opened:
+                return
             self._lane, self._opened, self._opening, self._asked = None, None, False, 0.0
         self._wakeup.set()  # the caller asks for another one
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import zmq
 from zmq.utils import z85
 
-from phalanx.net.seal import MAX_MESSAGE_BYTES
+from phalanx.net.control import MAX_MESSAGE_BYTES
 
 # What a connection that has proven nothing may make us hold. Larger messages go over lanes (`net/lane.py`).
 MAX_UNPROVEN_BYTES = 64 << 10

@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from phalanx.net.control import MAX_MESSAGE_BYTES, Refused
 from phalanx.net.lane_cipher import TAG_BYTES, Buffer, LaneCipher, empty_bytes
 from phalanx.net.lane_loop import LaneLoop
-from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused
 
 MOST_FRAMES = 3
 _HEAD = struct.Struct(f"<{1 + MOST_FRAMES}Q")
@@ -83,11 +83,16 @@ class Lane:
     # Sending
 
     def send(self, frames: Sequence[Buffer], *, copy: bool = True) -> LaneTracker:
-        """Send a message, in turn. Safe from any thread. Without `copy` its frames must not change until it is sent."""
+        """Send a message, in turn. Safe from any thread. Without `copy` its frames must not change until it is sent.
+
+        After the end of the connection it is dropped, which is `done`, too.
+        """
         tracker = LaneTracker()
         lengths = [len(frame) for frame in frames]
         head = _HEAD.pack(len(frames), *lengths, *[0] * (MOST_FRAMES - len(frames)))
         with self._sealing:
+            if not self.open:
+                return LaneTracker(done=True)
             for part in (head, *frames):
                 self._unsent.extend(memoryview(each) for each in self._sending.seal(part, copy=copy) if len(each))
             self._unsent.append(tracker)
@@ -194,7 +199,8 @@ class Lane:
         """End the connection; in the loop's thread."""
         if not self.open:
             return
-        self.open = False
+        with self._sealing:  # nobody appends from now on
+            self.open = False
         self._loop.forget(self._connection)
         self._connection.close()
         for each in self._unsent:
@@ -204,13 +210,20 @@ class Lane:
 
 
 def tune(connection: socket.socket, silence_s: float) -> None:
-    """Set up a connection of a lane: no delay, and an end if the other host is silent.
+    """Set up a connection of a lane: no delay, and an end if the other host is silent, whether we send or not.
 
     The sizes of the system's buffers are left alone: once set, they no longer grow with the link.
     """
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * silence_s)))
+    times = {
+        "TCP_USER_TIMEOUT": int(1000 * silence_s),  # of data that is not acknowledged
+        "TCP_KEEPIDLE": max(1, round(silence_s / 2)),  # of silence, before it is asked whether the other end is there
+        "TCP_KEEPINTVL": max(1, round(silence_s / 6)),
+        "TCP_KEEPCNT": 3,
+    }
+    options += [
+        (socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in times.items() if hasattr(socket, name)
+    ]
     for level, option, value in options:
         with contextlib.suppress(OSError):
             connection.setsockopt(level, option, value)

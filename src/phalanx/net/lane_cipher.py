@@ -4,7 +4,7 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 
 KEY_BYTES = 16
 TAG_BYTES = 16

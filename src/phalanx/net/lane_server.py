@@ -170,6 +170,8 @@ def _bound(host: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in candidate_ports():
         listener = socket.socket(family)
+        # Its connections keep a port for a minute after their end: a job that starts again in a narrow range needs it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
             listener.listen(1024)

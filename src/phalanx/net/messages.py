@@ -1,18 +1,20 @@
-"""Messages between workers and servers: a fixed header, control data that the key proves, and a body of raw bytes.
+"""Messages between workers and servers: a fixed header, control data, and a body of raw bytes.
 
-A message is two or three frames: the header with its proof, the control data (JSON or a small structure, perhaps
-empty), and perhaps a body. Nothing is ever pickled.
+A message is two or three frames: the header, the control data (JSON or a small structure, perhaps empty), and perhaps a
+body. Nothing is ever pickled. Who sent it, and that nobody changed or repeated it, is proven by what carries it: CURVE
+and lanes, or a socket that only this user reaches (`net/curve.py`). Here is checked that it is of this protocol.
 """
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, Self, TypeVar
 
 from phalanx.errors import UserError
-from phalanx.net.seal import Prover, Refused, as_json, from_json
+from phalanx.net.control import Refused, as_json, from_json
 
 Buffer = memoryview | bytes
 
@@ -32,6 +34,15 @@ class BaseHeader:
 H = TypeVar("H", bound=BaseHeader)
 
 
+@dataclass(frozen=True, slots=True)
+class Message(Generic[H]):
+    """A message as it arrived."""
+
+    header: H
+    control: Any = b""  # a buffer
+    body: Any = None  # a buffer
+
+
 @dataclass(frozen=True)
 class Wire(Generic[H]):
     """A protocol: its header as bytes, and the kinds that every protocol has."""
@@ -41,55 +52,38 @@ class Wire(Generic[H]):
     header: type[H]
     kinds: type[IntEnum]
     own_fields: str  # a struct's letters for the header's fields, without those of BaseHeader
-    hello: IntEnum  # the reply is a challenge
-    challenge: IntEnum
     failed: IntEnum  # the reply to a request that cannot be done, with the reason
 
-    @property
-    def layout(self) -> struct.Struct:
+    @cached_property
+    def _layout(self) -> struct.Struct:
         return struct.Struct(f"<4sBBxx{self.own_fields}Q")
 
-    @property
-    def own_names(self) -> list[str]:
+    @cached_property
+    def _values(self) -> Any:
         shared = {each.name for each in fields(BaseHeader)}
-        return [each.name for each in fields(self.header) if each.name not in shared]
-
-
-@dataclass(frozen=True, slots=True)
-class Message(Generic[H]):
-    """A proven message. The proof covers header and control data; what carries messages protects the body, too."""
-
-    header: H
-    control: Any = b""  # a buffer
-    body: Any = None  # a buffer
-
-
-class Seal(Generic[H]):
-    """Packs and proves a protocol's messages with the key; refuses what does not prove it."""
-
-    def __init__(self, key: str, wire: Wire[H]) -> None:
-        self._wire, self._layout = wire, wire.layout
-        self._values = attrgetter("kind", *wire.own_names, "length")
-        self._prover = Prover(key, wire.magic, wire.version, self._layout.size)
+        return attrgetter("kind", *[each.name for each in fields(self.header) if each.name not in shared], "length")
 
     def frames(self, header: H, control: bytes = b"", body: Buffer | None = None) -> list[Buffer]:
         """A message as the frames to send."""
         if body is not None:
             header = replace(header, length=len(body))
-        head = self._prover.seal(
-            self._layout.pack(self._wire.magic, self._wire.version, *self._values(header)), control
-        )
+        head = self._layout.pack(self.magic, self.version, *self._values(header))
         return [head, control] if body is None else [head, control, body]
 
     def unpack(self, frames: Sequence[Any]) -> Message[H]:
-        """The message that some zmq frames are; refuses what is not one, or was damaged."""
+        """The message that some zmq frames are; refuses what is not one."""
         if len(frames) not in (2, 3):
             raise Refused("garbage")
         head, control = frames[0].buffer, frames[1].buffer
-        _, _, number, *own, length = self._layout.unpack(self._prover.fields(head))
-        self._prover.prove(head, control)
+        if bytes(head[:4]) != self.magic or len(head) < 5:
+            raise Refused("garbage")
+        if head[4] != self.version:
+            raise Refused("version")
+        if len(head) != self._layout.size:
+            raise Refused("garbage")
+        _, _, number, *own, length = self._layout.unpack(head)
         try:
-            header = self._wire.header(self._wire.kinds(number), *own, length=length)
+            header = self.header(self.kinds(number), *own, length=length)
         except ValueError as error:
             raise Refused("kind") from error
         if len(frames) == 2:

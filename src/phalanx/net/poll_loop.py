@@ -61,16 +61,20 @@ def drain(channel: Receiving, handler: Callable[[list[Any]], object]) -> None:
 
 
 class StopFlag:
-    """Whether a signal has asked the process to stop."""
+    """Whether a signal has asked the process to stop, and whether another one has asked `again`."""
 
     def __init__(self) -> None:
-        self._stopping = False
+        self._signals = 0
 
     def __bool__(self) -> bool:
-        return self._stopping
+        return self._signals > 0
+
+    @property
+    def again(self) -> bool:
+        return self._signals > 1
 
     def set(self, number: int, frame: FrameType | None) -> None:
-        self._stopping = True
+        self._signals += 1
 
 
 @contextmanager

@@ -9,13 +9,13 @@ import zmq
 
 from phalanx.net.allowlist import Allowlist
 from phalanx.net.bind import listen
-from phalanx.net.client_channel import LANE, LARGE_BYTES, Sent
+from phalanx.net.client_channel import GONE, LANE, LARGE_BYTES, Sent
+from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.lane import LaneFrame
 from phalanx.net.lane_cipher import Buffer
 from phalanx.net.lane_loop import Wakeup
 from phalanx.net.lane_server import LaneServer
 from phalanx.net.poll_loop import PollLoop
-from phalanx.net.seal import Refused, as_json, from_json
 
 _SILENCE_S = 30.0
 
@@ -60,6 +60,7 @@ class ServerChannel:
             return self.socket.send_multipart(list(frames), copy=copy, track=track)
         sent = self._lanes.send(bytes(identity), message, copy=copy)
         if sent is None:
+            self.socket.send_multipart([bytes(identity), LANE, GONE])  # it opens another one, and asks again
             raise zmq.ZMQError(zmq.EHOSTUNREACH)
         return sent
 

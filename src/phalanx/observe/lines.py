@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from phalanx.runs import events as ev
 from phalanx.runs.events import AppendedLines, Event
@@ -38,10 +39,22 @@ def other_metrics(metrics: Mapping[str, float | None]) -> dict[str, float | None
 
 
 def training_accuracy(event: ev.Step | ev.Epoch) -> str:
-    """Top-1 of training, or F1 where samples have several labels."""
+    """Top-1 and top-k of training, or F1 where samples have several labels."""
     if event.top1 is not None:
-        return f"top-1 {percent(event.top1)}"
+        return accuracies(event.top1, event.topk, event.k)
     return f"F1 {percent(event.metrics.get(F1_MICRO, 0.0))}"
+
+
+def training_accuracies(record: Mapping[str, Any]) -> str:
+    """The same of a step event as it was read."""
+    if record["top1"] is not None:
+        return accuracies(record["top1"], record["topk"], record.get("k", 1), between="  ")
+    return f"F1 {percent(record.get('metrics', {}).get(F1_MICRO) or 0.0)}"
+
+
+def checkpoint_line(event: ev.Checkpoint) -> str:
+    """A checkpoint that was written."""
+    return f"checkpoint of step {event.step:,}: {event.bytes / 1e6:.1f} MB in {event.seconds:.1f} s"
 
 
 def named(numbers: Mapping[str, float | None], between: str = " ") -> str:

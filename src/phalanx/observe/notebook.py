@@ -1,18 +1,19 @@
-"""What a notebook shows of a run: rich's output, with one progress bar that is redrawn in place."""
+"""What a notebook shows of a run: rich's output, with the view of the job, which is redrawn in place."""
 
 import io
 import time
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 
 from phalanx.observe.display import LiveDisplay, Tick
 from phalanx.runs.events import Event
 
 REDRAW_EVERY_S = 0.25
+_COLUMNS, _ROWS = 100, 40
 
 
 class NotebookDisplay(LiveDisplay):
-    """The bar of a terminal as HTML. Needs IPython alone; rich's own bar would need ipywidgets."""
+    """The view of a terminal as HTML. Needs IPython alone; rich's own way would need ipywidgets."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -23,25 +24,25 @@ class NotebookDisplay(LiveDisplay):
 
     def take(self, event: Event) -> None:
         super().take(event)
-        self._draw()
+        self._redraw()
 
     def tick(self, tick: Tick) -> None:
         self._advance(tick)
-        self._draw()
+        self._redraw()
 
-    def evaluating(self, done: int, total: int) -> None:
-        super().evaluating(done, total)
-        self._draw()
+    def working(self, what: str, done: int, total: int) -> None:
+        super().working(what, done, total)
+        self._redraw()
 
     def close(self) -> None:
-        """The bar goes away; what was printed stays."""
+        """The view goes away; what was printed stays."""
         if self._shown:
             self._handle.update(self._html(""))
 
-    def _draw(self) -> None:
-        if self._task is None or time.monotonic() - self._drawn < REDRAW_EVERY_S:
+    def _redraw(self) -> None:
+        if self._last is None or time.monotonic() - self._drawn < REDRAW_EVERY_S:
             return
-        page = self._html(to_html(self._progress.get_renderable()))
+        page = self._html(to_html(Group(*self._draw(_COLUMNS, _ROWS))))
         if self._shown:
             self._handle.update(page)
         else:
@@ -51,6 +52,6 @@ class NotebookDisplay(LiveDisplay):
 
 def to_html(shown: RenderableType) -> str:
     """As rich prints it in a terminal of 100 columns."""
-    recorder = Console(file=io.StringIO(), record=True, width=100, force_terminal=True, force_jupyter=False)
+    recorder = Console(file=io.StringIO(), record=True, width=_COLUMNS, force_terminal=True, force_jupyter=False)
     recorder.print(shown)
     return recorder.export_html(inline_styles=True, code_format="<pre style='margin:0'>{code}</pre>")

@@ -5,6 +5,15 @@ from dataclasses import dataclass, field
 _WORK = {"data_s": "waiting for data", "compute_s": "computing", "update_s": "updating"}
 
 
+@dataclass(frozen=True)
+class Slowest:
+    """The slowest worker, by how much of the others' time, and at what."""
+
+    rank: int
+    share: float
+    part: str  # data, compute or update
+
+
 @dataclass
 class Slowness:
     """Seconds of each worker by kind of work. `exchange_s` does not count: it includes waiting for slower workers."""
@@ -18,8 +27,8 @@ class Slowness:
             for name in _WORK:
                 total[name] += row[name]
 
-    def sentence(self) -> str | None:
-        """The slowest worker and what it was slow at, compared with the mean of the others."""
+    def slowest(self) -> Slowest | None:
+        """The slowest worker and what it was slow at, compared with the mean of the others; None of one alone."""
         if len(self.ranks) < 2:
             return None
         sums = [sum(row.values()) for row in self.ranks]
@@ -30,7 +39,13 @@ class Slowness:
             - sum(row[name] for rank, row in enumerate(self.ranks) if rank != slowest) / (len(sums) - 1)
             for name in _WORK
         }
-        work = max(excess, key=excess.__getitem__)
-        return (
-            f"worker {slowest} was slowest, by {100 * (sums[slowest] / max(others, 1e-9) - 1):.0f} %, at {_WORK[work]}"
+        return Slowest(
+            slowest, sums[slowest] / max(others, 1e-9) - 1, max(excess, key=excess.__getitem__).removesuffix("_s")
         )
+
+    def sentence(self) -> str | None:
+        """The same in words."""
+        found = self.slowest()
+        if found is None:
+            return None
+        return f"worker {found.rank} was slowest, by {100 * found.share:.0f} %, at {_WORK[f'{found.part}_s']}"

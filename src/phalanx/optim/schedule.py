@@ -27,9 +27,13 @@ class Schedule:
     factor: float
     power: float
     floor: float
+    swa_from: int | None = None  # from this step on the rate is `swa_rate`
+    swa_rate: float = 0.0
     warmup_offset: int = 1  # 1: the first step is one step into warm-up, so that no rate is 0; 0: it has the start rate
 
     def __call__(self, step: int) -> float:
+        if self.swa_from is not None and step >= self.swa_from:
+            return self.swa_rate
         if step < self.warmup:
             return self.peak * self._rise(step)
         if is_reference(self.kind):

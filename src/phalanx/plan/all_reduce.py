@@ -5,8 +5,6 @@ ring, so a host's link carries the ring once, however many workers the host has.
 hosts first: the same bytes, and fewer messages one after the other.
 """
 
-from collections.abc import Sequence
-
 from phalanx.plan.job import Job
 
 
@@ -93,7 +91,3 @@ def _hop_s(job: Job) -> float:
 
 def _log2(count: int) -> int:
     return max(0, (count - 1).bit_length())
-
-
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

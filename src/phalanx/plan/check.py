@@ -1,13 +1,21 @@
 """Predicted beside measured: from a run, or from the JSON of `phalanx bench scaling`."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from phalanx.errors import UserError
 from phalanx.plan.cluster import Measured
-from phalanx.plan.measured import Measurement, Row
-from phalanx.plan.predict import predict
+from phalanx.plan.measured import Measurement, Row, read_measurement
+from phalanx.plan.predict import Range, predict
 from phalanx.plan.setup import Arrangement, Setup
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from phalanx.plan.text_table import TextTable
 
 
 @dataclass(frozen=True)
@@ -15,12 +23,70 @@ class Checked:
     """A measured job and what was predicted of it, from the speed of one worker."""
 
     row: Row
-    predicted: float  # images/s
+    predicted: Range  # images/s
 
     @property
     def error(self) -> float:
         """Above 0: the prediction is too fast."""
-        return self.predicted / self.row.images_per_s - 1
+        return self.predicted.expected / self.row.images_per_s - 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """Measured jobs beside their predictions."""
+
+    rows: list[Checked]
+
+    @property
+    def median(self) -> float:
+        """Of the errors without their sign: 0.1 is 10 %."""
+        return statistics.median(abs(each.error) for each in self.rows)
+
+    @property
+    def largest(self) -> float:
+        return max(abs(each.error) for each in self.rows)
+
+    @property
+    def text_table(self) -> "TextTable":
+        from phalanx.plan.report import check_table
+
+        return check_table(self)
+
+    @property
+    def summary(self) -> str:
+        return f"median error {100 * self.median:.0f} %, largest {100 * self.largest:.0f} %"
+
+    def table(self) -> str:
+        """A line for each job, as text."""
+        return str(self.text_table)
+
+    def figure(self) -> "Figure":
+        """Predicted against measured images/s: a matplotlib figure."""
+        from phalanx.plan.figures import draw_check
+
+        return draw_check(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        from phalanx.plan.data import range_data
+
+        rows = [
+            {
+                **each.row.model_dump(mode="json"),
+                "predicted_images_per_s": range_data(each.predicted),
+                "error": each.error,
+            }
+            for each in self.rows
+        ]
+        return {"rows": rows, "median_error": self.median, "largest_error": self.largest}
+
+    def __repr__(self) -> str:
+        return f"{self.table()}\n{self.summary}"
+
+
+def check_files(setup: Setup, paths: Sequence[Path]) -> Check:
+    """Of runs' folders, and files of `phalanx bench scaling --json`."""
+    return Check([each for path in paths for each in check(setup, read_measurement(path))])
 
 
 def check(setup: Setup, found: Measurement) -> list[Checked]:
@@ -43,21 +109,6 @@ def check(setup: Setup, found: Measurement) -> list[Checked]:
         train = setup.config.train.model_copy(update={"batch_size": row.batch_size, "global_batch_size": None})
         config = setup.config.model_copy(update={"train": train})
         arranged = Arrangement(row.workers, row.method, row.servers, row.mode, row.compress)
-        one = predict(replace(setup, config=config, cluster=cluster, times=None), arranged, ranges=False)
-        checked.append(Checked(row, one.images_per_s.expected))
+        one = predict(replace(setup, config=config, cluster=cluster, times=None), arranged)
+        checked.append(Checked(row, one.images_per_s))
     return checked
-
-
-def check_rows(checked: Sequence[Checked]) -> list[list[str]]:
-    """Lines of a table."""
-    return [
-        [
-            str(each.row.workers),
-            str(Arrangement(each.row.workers, each.row.method, each.row.servers, each.row.mode, each.row.compress)),
-            str(each.row.batch_size),
-            f"{each.row.images_per_s:,.1f}",
-            f"{each.predicted:,.1f}",
-            f"{100 * each.error:+.0f} %",
-        ]
-        for each in checked
-    ]

@@ -86,11 +86,18 @@ def make_cluster(given: Mapping[str, Any], origin: str) -> Cluster:
     except ValidationError as error:
         raise _explain(error, origin) from error
     cluster.table.device(cluster.device)
-    if cluster.hosts + cluster.server_hosts > 1 and cluster.link is None:
+    count = cluster.hosts + cluster.server_hosts + cluster.data_servers
+    if count > 1 and cluster.link is None:
         raise UserError(
-            f"{origin} has {cluster.hosts + cluster.server_hosts} hosts and no link between them",
+            f"{origin} has {count} hosts and no link between them",
             why="the exchange depends on it most of all",
             remedy="--link 25Gbit, or link: in the cluster file",
+        )
+    if cluster.data_servers and cluster.cores is None:
+        raise UserError(
+            f"{origin} has data servers, and nobody knows how many cores they have",
+            why="their cores make the batches",
+            remedy="--cores 32, or cores: in the cluster file (of a host)",
         )
     if cluster.link is not None:
         cluster.table.link(cluster.link)

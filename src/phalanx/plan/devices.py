@@ -79,7 +79,10 @@ class Server(Entry):
 
 
 class Gloo(Entry):
+    """What a process on a CPU reaches with it, and what each step of its ring costs beyond the link's latency."""
+
     rate: Rate
+    message: Time
     source: str = ""
 
 

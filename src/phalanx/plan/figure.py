@@ -1,6 +1,7 @@
 """The figure of a plan: images/s with their range and the linear line, and where a step's time goes."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from phalanx.plan.all_reduce import bucket_ready, bucket_seconds
 from phalanx.plan.simulate import PARTS
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from phalanx.plan.job import Job
     from phalanx.plan.plan import Plan
+    from phalanx.plan.predict import Prediction
 
 COLOURS = {"input": "C2", "compute": "C0", "exchange": "C3", "server": "C4", "update": "C1", "waiting": "0.7"}
 
@@ -26,10 +28,15 @@ def draw_plan(plan: "Plan") -> "Figure":
     if lines:
         _one_step(figure.add_subplot(grid[1, :]), plan.asked.job)
     _speeds(speeds, plan)
-    _times(times, plan)
+    bars_of_parts(times, plan.rows)
+    steps = [row.step_s * 1e3 for row in plan.rows]
+    spans = [[step.expected - step.low for step in steps], [step.high - step.expected for step in steps]]
+    times.errorbar(range(len(steps)), [step.expected for step in steps], spans, fmt="none", ecolor="0.3", capsize=3)
+    times.set_ylim(top=1.35 * max(step.high for step in steps))  # room for the legend
+    times.set_xticks(range(len(plan.rows)), [str(row.arranged.workers) for row in plan.rows])
+    times.set_title("ms of a step, and its range", fontsize=10)
     for axes in (speeds, times):
-        axes.grid(alpha=0.3, axis="y")
-        axes.spines[["top", "right"]].set_visible(False)
+        plain_axes(axes)
         axes.set_xlabel("workers")
     config, cluster = plan.setup.config, plan.setup.cluster
     link = f", {cluster.link}" if cluster.link else ""
@@ -54,9 +61,13 @@ def _speeds(axes: "Axes", plan: "Plan") -> None:
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
+    for row, speed in zip(plan.rows, speeds, strict=True):
+        share, place = f"{100 * row.efficiency.expected:.0f} %", (row.arranged.workers, speed.expected)
+        axes.annotate(share, place, (3, -11), textcoords="offset points", fontsize=7, color="0.3")
     axes.set_xticks(workers, [str(count) for count in workers])
     axes.minorticks_off()
-    axes.set_title("images/s", fontsize=10)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_title("images/s, and % of linear", fontsize=10)
     axes.legend(fontsize=8)
 
 
@@ -75,21 +86,31 @@ def _one_step(axes: "Axes", job: "Job") -> None:
     for row, bars in enumerate(rows):
         for left, width, colour in bars:
             axes.barh(row, width, 0.7, left=left, color=colour, edgecolor="white")
-    axes.set_yticks(range(3), ["forward, backward", f"{len(wires)} buckets on the links", "update"], fontsize=8)
+    for (left, width, _), name in zip(compute, ("forward", "backward"), strict=True):
+        axes.text(left + width / 2, 0, name, ha="center", va="center", color="white", fontsize=8)
+    axes.set_yticks(range(3), ["a worker computes", f"{len(wires)} buckets on the links", "update"], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("ms")
     axes.set_title(f"one step of {job.workers} workers that are equally fast", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _times(axes: "Axes", plan: "Plan") -> None:
-    bottom = [0.0] * len(plan.rows)
-    places = range(len(plan.rows))
+def bars_of_parts(axes: "Axes", rows: Sequence["Prediction"], *, across: bool = False) -> None:
+    """Stacked bars, one for each prediction: upright, or across."""
+    before = [0.0] * len(rows)
     for part in PARTS:
-        heights = [1e3 * row.simulated.parts[part] for row in plan.rows]
-        if max(heights) > 0:
-            axes.bar(places, heights, 0.6, bottom, color=COLOURS[part], label=part)
-            bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    axes.set_xticks(list(places), [str(row.arranged.workers) for row in plan.rows])
-    axes.set_title("ms of a step", fontsize=10)
-    axes.legend(fontsize=8)
+        sizes = [1e3 * row.simulated.parts[part] for row in rows]
+        if max(sizes) < 1e-3 * max(1e3 * row.simulated.step_s for row in rows):
+            continue  # nobody would see it
+        if across:
+            axes.barh(range(len(rows)), sizes, 0.6, before, color=COLOURS[part], label=part)
+        else:
+            axes.bar(range(len(rows)), sizes, 0.6, before, color=COLOURS[part], label=part)
+        before = [low + size for low, size in zip(before, sizes, strict=True)]
+    axes.legend(fontsize=8, ncols=3, loc="upper left")
+
+
+def plain_axes(axes: "Axes", grid: Literal["x", "y"] = "y") -> None:
+    axes.grid(alpha=0.3, axis=grid)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

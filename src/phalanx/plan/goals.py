@@ -3,14 +3,19 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from phalanx.errors import UserError
 from phalanx.plan.memory import refuse_too_large
-from phalanx.plan.plan import asked_arrangement
 from phalanx.plan.predict import Prediction, predict
 from phalanx.plan.search import Search
-from phalanx.plan.setup import Setup
+from phalanx.plan.setup import Setup, asked_arrangement
 from phalanx.plan.units import parse_time, show_time
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from phalanx.plan.text_table import TextTable
 
 _GOAL = re.compile(r"\s*(time|cost)\s*<=?\s*(.+)")
 
@@ -54,8 +59,26 @@ class Offers:
 
     all: list[Prediction]
     frontier: list[Prediction]
-    chosen: Prediction | None  # the cheapest (without prices: the smallest) that meets all goals
+    chosen: Prediction  # the cheapest (without prices: the smallest) that meets all goals
     goals: tuple[Goal, ...]
+
+    @property
+    def text_table(self) -> "TextTable":
+        from phalanx.plan.report import offers_table
+
+        return offers_table(self)
+
+    def table(self) -> str:
+        """A line for each number of hosts, as text."""
+        return str(self.text_table)
+
+    def figure(self) -> "Figure":
+        """Hours against cost (without prices: against hosts), with the frontier and the goals: a matplotlib figure."""
+        from phalanx.plan.figures import draw_offers
+
+        return draw_offers(self)
+
+    __repr__ = table
 
 
 def host_counts(most: int) -> list[int]:
@@ -65,7 +88,7 @@ def host_counts(most: int) -> list[int]:
 
 
 def offers(setup: Setup, goals: Sequence[Goal]) -> Offers:
-    """The best arrangement of each number of hosts."""
+    """The best arrangement of each number of hosts; refused where none meets all goals."""
     if any(goal.kind == "cost" for goal in goals) and setup.cluster.price is None:
         raise UserError(
             "a goal of cost needs a price",
@@ -85,37 +108,36 @@ def offers(setup: Setup, goals: Sequence[Goal]) -> Offers:
         found.append(predict(setup, Search(setup).best(start)))
     frontier = [each for each in found if not any(_beats(other, each) for other in found)]
     fitting = [each for each in found if all(goal.met(each) for goal in goals)]
-    chosen = min(fitting, key=lambda each: (_price(each), each.job.all_hosts)) if fitting else None
-    return Offers(found, frontier, chosen, tuple(goals))
+    if not fitting:
+        raise _unmet(found, goals)
+    return Offers(found, frontier, min(fitting, key=lambda each: (price_of(each), each.hosts)), tuple(goals))
 
 
-def _price(predicted: Prediction) -> float:
-    return predicted.cost.expected if predicted.cost else float(predicted.job.all_hosts)
+def price_of(predicted: Prediction) -> float:
+    """Its cost; without a price, its hosts."""
+    return predicted.cost.expected if predicted.cost else float(predicted.hosts)
 
 
 def _beats(one: Prediction, other: Prediction) -> bool:
     assert one.hours is not None
     assert other.hours is not None
-    faster, cheaper = one.hours.expected < other.hours.expected, _price(one) < _price(other)
-    return (faster and _price(one) <= _price(other)) or (cheaper and one.hours.expected <= other.hours.expected)
+    faster, cheaper = one.hours.expected < other.hours.expected, price_of(one) < price_of(other)
+    return (faster and price_of(one) <= price_of(other)) or (cheaper and one.hours.expected <= other.hours.expected)
 
 
 def _said(predicted: Prediction) -> str:
     assert predicted.hours is not None
-    cost = f" and cost {predicted.cost.expected:,.0f}" if predicted.cost else ""
-    count = predicted.job.all_hosts
-    return f"{count} host{'s take' if count > 1 else ' takes'} {show_time(3600 * predicted.hours.expected)}{cost}"
+    hosts = f"{predicted.hosts} host{'s' * (predicted.hosts > 1)}: {show_time(3600 * predicted.hours.expected)}"
+    return f"{hosts}, cost {predicted.cost.expected:,.0f}" if predicted.cost else hosts
 
 
-def refuse_unmet(found: Offers) -> None:
-    """Say what comes nearest where no number of hosts meets all goals."""
-    if found.chosen is not None:
-        return
-    quickest = min(found.all, key=lambda each: each.step_s.expected * (each.total_steps or 1))
-    cheapest = min(found.all, key=_price)
+def _unmet(found: Sequence[Prediction], goals: Sequence[Goal]) -> UserError:
+    """Says what comes nearest where no number of hosts meets all goals."""
+    quickest = min(found, key=lambda each: each.step_s.expected * (each.total_steps or 1))
+    cheapest = min(found, key=price_of)
     near = [_said(quickest)] + ([_said(cheapest)] if cheapest is not quickest else [])
-    raise UserError(
-        f"no number of hosts meets {' and '.join(map(str, found.goals))}",
-        why="; ".join(near),
-        remedy="more hosts, another device or link, or other goals",
+    return UserError(
+        f"no number of hosts up to {max(each.hosts for each in found)} meets {' and '.join(map(str, goals))}",
+        why=f"the nearest are {'; '.join(near)}",
+        remedy="more --hosts, another device or link, or other goals",
     )

@@ -76,6 +76,16 @@ class Job:
         """Of a step, over all workers."""
         return self.workers * self.batch * self.accumulate
 
+    @property
+    def before_backward_s(self) -> float:
+        """Seconds of a step until its last backward pass begins: gradients are complete in that one."""
+        return (self.accumulate - 1) * self.times.compute_s + self.times.forward_s
+
+    @property
+    def staleness(self) -> int | None:
+        """ssp: by how many steps a worker may be ahead; None in other modes."""
+        return int(self.mode.partition(":")[2]) if self.mode.startswith("ssp") else None
+
     @functools.cached_property
     def ready_s(self) -> dict[int, float]:
         """When each gradient is ready, since the beginning of the last backward pass."""

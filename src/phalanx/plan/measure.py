@@ -103,6 +103,7 @@ def _medians(steps: list[_Step], names: list[str], batch: int, settings: Setting
         statistics.median(step.forward_s for step in steps), ready, statistics.median(step.update_s for step in steps)
     )
     whole = [step.forward_s + max(step.ready.values()) for step in steps]
-    spread = statistics.pstdev(whole) / statistics.fmean(whole)
+    # A busy machine may delay a step or two for long: that is not how workers differ.
+    spread = min(0.5, statistics.pstdev(whole) / statistics.fmean(whole))
     rate = batch / (times.compute_s + times.update_s)
     return Timed(times, rate, spread, settings.decisions["precision"].value)

@@ -39,7 +39,9 @@ class Measurement(Entry):
     image_size: Count | None = None
     batch_size: Count | None = None
     images_per_s: Above0 | None = Field(None, description="of one worker that exchanges nothing")
-    spread: Annotated[float, Field(ge=0)] | None = Field(None, description="of compute times: deviation over mean")
+    spread: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="of compute times: deviation over mean"
+    )
     input_images_per_s: Above0 | None = None
     codecs: dict[str, tuple[Above0, Above0]] = Field({}, description="GB/s of float32: encode, decode")
     rows: tuple[Row, ...] = ()

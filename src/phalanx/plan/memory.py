@@ -5,6 +5,8 @@ from phalanx.plan.setup import Arrangement, Setup
 from phalanx.plan.units import show_bytes
 
 LIBRARIES = {"nccl": 1.0e9, "gloo": 0.4e9}  # torch with its libraries, and on a GPU its context and workspace
+# Assumed, least and most of what is counted: allocators keep more than is in use, libraries choose their workspaces.
+UNSURE = {"activations": (0.8, 1.3), "libraries": (0.7, 1.5)}
 Parts = dict[str, float]
 
 
@@ -25,8 +27,8 @@ def worker_memory(setup: Setup, arranged: Arrangement) -> Parts:
         parts["optimizer"] = 4.0 * values * setup.kept_values
     else:
         parts["slices to send"] = 4.0 * values
-    if config.optim.ema is not None:
-        parts["moving average"] = 4.0 * values
+    if config.optim.ema is not None or config.optim.swa.start is not None:
+        parts["averaged weights"] = 4.0 * values
     if arranged.compress != "none":
         parts["residuals"] = 4.0 * values
     return parts
@@ -74,7 +76,14 @@ def refuse_too_large(setup: Setup, arranged: Arrangement) -> None:
     )
 
 
+def memory_bounds(parts: Parts) -> tuple[float, float]:
+    """The least and the most that it may be."""
+    low, high = (sum(UNSURE.get(name, (1.0, 1.0))[end] * size for name, size in parts.items()) for end in (0, 1))
+    return low, high
+
+
 def show_parts(parts: Parts) -> str:
-    """The whole, and what it consists of, the largest first."""
+    """The whole with its range, and what it consists of, the largest first."""
     named = ", ".join(f"{name} {show_bytes(size)}" for name, size in sorted(parts.items(), key=lambda item: -item[1]))
-    return f"{show_bytes(sum(parts.values()))}: {named}" if parts else ""
+    low, high = memory_bounds(parts)
+    return f"{show_bytes(sum(parts.values()))} ({show_bytes(low)} to {show_bytes(high)}): {named}"

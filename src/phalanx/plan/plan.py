@@ -1,17 +1,23 @@
 """A plan: predictions by number of workers, the recommended arrangement, and why."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phalanx.plan.advice import Constraint, constraint, recipe_advice
+from phalanx.plan.goals import Goal, Offers, offers
 from phalanx.plan.memory import refuse_too_large
 from phalanx.plan.predict import Prediction, predict
 from phalanx.plan.search import Search
-from phalanx.plan.setup import Arrangement, Setup
+from phalanx.plan.setup import Setup, asked_arrangement
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from phalanx.plan.check import Check
+    from phalanx.plan.what_if import WhatIf
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class Plan:
     >>> print(plan.command)
     phalanx launch -n 8 -H hosts.txt -- train cifar10-resnet20 --update-method collective
     >>> figure = plan.figure()
+    >>> [name for name, _ in plan.what_if("link=1Gbit", "workers=16").rows]
+    ['as it is', 'link=1Gbit', 'workers=16']
     """
 
     setup: Setup
@@ -36,12 +44,13 @@ class Plan:
     best: Prediction  # the fastest that gives the same result
     constraint: Constraint
     notes: list[str]
+    offers: Offers | None = None  # with goals: what could be rented; `rows` and `best` are of the chosen one
 
     def table(self) -> str:
         """The rows as text, a line for each number of workers."""
-        from phalanx.plan.report import table_text
+        from phalanx.plan.report import rows_table
 
-        return table_text(self)
+        return str(rows_table(self.rows))
 
     def figure(self) -> "Figure":
         """Images/s and the parts of a step against workers: a matplotlib figure."""
@@ -49,16 +58,34 @@ class Plan:
 
         return draw_plan(self)
 
+    def what_if(self, *changes: str) -> "WhatIf":
+        """The largest number of workers with one thing changed, for each of `changes`: "link=10Gbit", "workers=16".
+
+        The result has `rows` (name, prediction), `.table()` and `.figure()`.
+        """
+        from phalanx.plan.what_if import what_ifs
+
+        return what_ifs(self, changes)
+
+    def check(self, *measured: "str | PathLike[str]") -> "Check":
+        """Predicted beside measured, for runs and files of `phalanx bench scaling --json`.
+
+        The result has `rows`, `median`, `largest`, `.table()` and `.figure()`.
+        """
+        from phalanx.plan.check import check_files
+
+        return check_files(self.setup, [Path(each) for each in measured])
+
     @property
     def command(self) -> str:
         """The recommended command, ready to run."""
-        from phalanx.plan.commands import launch_command
+        from phalanx.plan.commands import recommended
 
-        return launch_command(self.setup, self.best)
+        return recommended(self.setup, self.best)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, for JSON."""
-        from phalanx.plan.report import plan_data
+        from phalanx.plan.data import plan_data
 
         return plan_data(self)
 
@@ -68,39 +95,19 @@ class Plan:
         return plan_text(self)
 
 
-def asked_arrangement(setup: Setup, workers: int) -> Arrangement:
-    """As the recipe says; several workers of a recipe for one are collective, as `phalanx train --workers` does."""
-    exchange = setup.config.exchange
-    method = "collective" if exchange.method == "local" else exchange.method
-    mode = exchange.mode if method == "pserver" else "sync"
-    return Arrangement(workers, method, exchange.servers if method == "pserver" else 1, mode, exchange.compress)
-
-
-def make_plan(setup: Setup, workers: Sequence[int]) -> Plan:
-    """Predict each number of workers, and find the best arrangement of the last."""
+def make_plan(setup: Setup, workers: Sequence[int], goals: Sequence[Goal] = ()) -> Plan:
+    """Predict each number of workers, and find the best arrangement of the last; with goals, of what to rent."""
+    found = offers(setup, goals) if goals else None
+    if found is not None:
+        workers = [found.chosen.arranged.workers]
     counts = sorted(set(workers))
-    search = Search(setup)
     rows = []
     for count in counts:
         arranged = asked_arrangement(setup, count)
         refuse_too_large(setup, arranged)
         rows.append(predict(setup, arranged))
     asked = rows[-1]
-    chosen = search.best(asked.arranged)
+    chosen = Search(setup).best(asked.arranged)
     best = asked if chosen == asked.arranged else predict(setup, chosen)
     refuse_too_large(setup, chosen)
-    binds = constraint(setup, best)
-    return Plan(setup, rows, asked, best, _since(setup, rows, best, binds), recipe_advice(setup, best))
-
-
-def _since(setup: Setup, rows: list[Prediction], best: Prediction, binds: Constraint) -> Constraint:
-    """Say from how many workers on it binds, where a smaller row shows it."""
-    if binds.kind == "compute" or best.arranged != rows[-1].arranged:
-        return binds
-    first = len(rows) - 1
-    while first > 0 and constraint(setup, rows[first - 1]).kind == binds.kind:
-        first -= 1
-    if first == len(rows) - 1 and len(rows) == 1:
-        return binds
-    head, colon, rest = binds.sentence.partition(":")
-    return replace(binds, sentence=f"{head}, from {rows[first].arranged.workers} workers on{colon}{rest}")
+    return Plan(setup, rows, asked, best, constraint(setup, best, counts), recipe_advice(setup, best), found)

@@ -1,60 +1,112 @@
-"""A plan as text, as tables of the terminal, and as plain data."""
+"""A plan as text and as tables of the terminal."""
 
 import io
-from typing import Any
+from collections.abc import Callable
 
 from rich.console import Console
 
-from phalanx.observe.tables import print_line, print_rows, print_table
+from phalanx.observe.tables import print_line, print_rows
+from phalanx.plan.check import Check
+from phalanx.plan.commands import run_rows
+from phalanx.plan.goals import Offers
 from phalanx.plan.memory import show_parts
 from phalanx.plan.plan import Plan
 from phalanx.plan.predict import Prediction, Range
+from phalanx.plan.setup import Arrangement
 from phalanx.plan.simulate import MEANING, PARTS
+from phalanx.plan.text_table import TextTable
 from phalanx.plan.units import show_ms, show_time
+from phalanx.plan.what_if import WhatIf
 
-COLUMNS = ("workers", "hosts", "step", "range", "images/s", "speed-up", "efficiency", *PARTS, "time", "cost")
+RANGE = "range: of step, time and cost, where all that is uncertain turns out well, or badly; images/s vary inversely"
 
 
-def row_of(predicted: Prediction) -> list[str]:
-    """One line of the table."""
-    job, step = predicted.job, predicted.step_s
-    hours, cost = predicted.hours, predicted.cost
-    return [
-        str(predicted.arranged.workers),
-        str(job.all_hosts),
-        show_ms(step.expected),
-        f"{1e3 * step.low:,.0f}-{1e3 * step.high:,.0f}",
-        f"{predicted.images_per_s.expected:,.0f}"
-        if predicted.images_per_s.expected >= 100
-        else f"{predicted.images_per_s.expected:,.1f}",
-        f"{predicted.speed_up:.2f}",
-        f"{100 * predicted.efficiency:.0f} %",
-        *(_part(predicted.simulated.parts[part]) for part in PARTS),
-        show_time(3600 * hours.expected) if hours else "?",
-        f"{cost.expected:,.0f}" if cost else "",
+def speed_cells(predicted: Prediction) -> dict[str, str]:
+    """One line of a table, by title."""
+    hours, cost, speed_up = predicted.hours, predicted.cost, predicted.speed_up
+    return {
+        "workers": str(predicted.arranged.workers),
+        "hosts": str(predicted.hosts),
+        "step": show_ms(predicted.step_s.expected),
+        "range": _percent(predicted.step_s),
+        "images/s": _rate(predicted.images_per_s.expected),
+        "speed-up": _ranged(speed_up, _short),
+        "efficiency": f"{100 * predicted.efficiency.expected:.0f} %",
+        "time": show_time(3600 * hours.expected) if hours else "?",
+        "cost": f"{cost.expected:,.0f}" if cost else "",
+    }
+
+
+def part_cells(predicted: Prediction) -> dict[str, str]:
+    """The parts of a step, in ms."""
+    return {part: _part(predicted.parts[part]) for part in PARTS}
+
+
+def rows_table(rows: list[Prediction]) -> TextTable:
+    """Everything of each number of workers in one line."""
+    return TextTable([{**speed_cells(each), **part_cells(each)} for each in rows])
+
+
+def offers_table(offers: Offers) -> TextTable:
+    """What could be rented."""
+    lines = []
+    for each in offers.all:
+        mark = "rent this" if each is offers.chosen else "frontier" if each in offers.frontier else ""
+        lines.append({**speed_cells(each), "arranged": str(each.arranged), " ": mark})
+    return TextTable(lines, words=("arranged", " "))
+
+
+def what_if_table(changed: WhatIf) -> TextTable:
+    first = changed.rows[0][1].images_per_s.expected
+    lines = [
+        {"change": name, "speed": f"{each.images_per_s.expected / first:.2f}×", **speed_cells(each)}
+        for name, each in changed.rows
     ]
+    return TextTable(lines, words=("change",))
 
 
-def _part(seconds: float) -> str:
-    return "" if seconds < 5e-5 else f"{1e3 * seconds:,.0f}" if seconds >= 0.01 else f"{1e3 * seconds:.1f}"
+def check_table(check: Check) -> TextTable:
+    lines = []
+    for each in check.rows:
+        row = each.row
+        arranged = Arrangement(row.workers, row.method, row.servers, row.mode, row.compress)
+        lines.append(
+            {
+                "workers": str(row.workers),
+                "arranged": str(arranged),
+                "batch": str(row.batch_size),
+                "measured images/s": _rate(row.images_per_s),
+                "predicted": _rate(each.predicted.expected),
+                "range": f"{_rate(each.predicted.low)} to {_rate(each.predicted.high)}",
+                "error": f"{100 * each.error:+.0f} %",
+            }
+        )
+    return TextTable(lines, words=("arranged",))
 
 
 def print_plan(console: Console, plan: Plan) -> None:
-    """The table, the best arrangement with its reasons, and the command."""
-    setup, best = plan.setup, plan.best
-    columns = [name for name in COLUMNS if name != "cost" or setup.cluster.price is not None]
-    rows = [row_of(each)[: len(columns)] for each in plan.rows]
+    """The tables, the best arrangement with its reasons, and the command."""
+    if plan.offers is not None:
+        print_line(console, f"What to rent for {' and '.join(map(str, plan.offers.goals))}:")
+        plan.offers.text_table.print(console)
+        print_line(console, "frontier: no other is both faster and cheaper\n")
     print_line(console, _title(plan))
-    print_table(console, columns, rows, numbers=columns)
-    print_line(console, f"{', '.join(f'{part}: {MEANING[part]}' for part in PARTS)}; in ms")
+    TextTable([speed_cells(each) for each in plan.rows]).print(console)
+    print_line(console, RANGE)
+    print_line(console, "\nWhere the time of a step goes, in ms:")
+    parts = TextTable([{"workers": str(each.arranged.workers), **part_cells(each)} for each in plan.rows])
+    parts.print(console)
+    print_line(console, "; ".join(f"{part}: {MEANING[part]}" for part in PARTS if part in parts.titles) + "\n")
     print_rows(console, best_rows(plan), bold=("run", "what binds"))
+    print_line(console, "")
     for note in plan.notes:
         print_line(console, f"note: {note}")
     for each in assumptions(plan):
         print_line(console, f"assumed: {each}")
-    if best.total_steps is None:
+    if plan.best.total_steps is None:
         print_line(
-            console, f"hours are not known: nobody knows how many images {setup.config.data.source} has; --samples N"
+            console,
+            f"hours are not known: nobody knows how many images {plan.setup.config.data.source} has; --samples N",
         )
 
 
@@ -69,8 +121,10 @@ def _title(plan: Plan) -> str:
 
 
 def best_rows(plan: Plan) -> dict[str, str]:
+    """What is recommended for the largest number of workers."""
     best, asked = plan.best, plan.asked
-    rows = {"best": f"{best.arranged}, {_range_of(best)}"}
+    share = _ranged(best.efficiency * 100, lambda value: f"{value:.0f}")
+    rows = {"best": f"{best.arranged}, images/s: {_ranged(best.images_per_s, _rate)}, % of linear: {share}"}
     if best.arranged != asked.arranged:
         gain = asked.step_s.expected / best.step_s.expected
         rows["best"] += f": {gain:.2f}× as fast as {asked.arranged}"
@@ -83,15 +137,9 @@ def best_rows(plan: Plan) -> dict[str, str]:
         low, high = show_time(3600 * hours.low), show_time(3600 * hours.high)
         rows["to the end"] = f"{show_time(3600 * hours.expected)} ({low} to {high}), without evaluations"
     if cost is not None:
-        rows["cost"] = f"{cost.expected:,.0f} ({cost.low:,.0f} to {cost.high:,.0f})"
-    rows["run"] = plan.command
-    return rows
-
-
-def _range_of(predicted: Prediction) -> str:
-    speed: Range = predicted.images_per_s
-    share = f"{100 * predicted.efficiency:.0f} % of linear"
-    return f"{speed.expected:,.0f} images/s ({speed.low:,.0f} to {speed.high:,.0f}), {share}"
+        hosts = f"{best.hosts} host{'s' * (best.hosts > 1)}"
+        rows["cost"] = f"{cost.expected:,.0f} ({cost.low:,.0f} to {cost.high:,.0f}) of {hosts}"
+    return {**rows, **run_rows(plan.setup, best)}
 
 
 def assumptions(plan: Plan) -> list[str]:
@@ -103,9 +151,9 @@ def assumptions(plan: Plan) -> list[str]:
         said.append(f"{cluster.link} links carry {link.achieved:.2f} of their rate ({link.low} to {link.high})")
     if cluster.spread is None and plan.best.arranged.workers > 1:
         said.append(f"compute times vary by {100 * plan.best.job.spread:.0f} % between steps and workers (--from RUN)")
-    if setup.input_rate is None and not setup.data.in_memory:
+    if setup.input_rate(plan.best.arranged.workers) is None and not setup.data.in_memory:
         need = plan.best.images_per_s.expected / plan.best.job.hosts
-        cores = need / cluster.table.software.input.images_per_s
+        cores = max(1.0, need / cluster.table.software.input.images_per_s)
         said.append(
             f"input is never waited for: a host needs {need:,.0f} images/s, about {cores:.0f} cores (--cores N)"
         )
@@ -113,57 +161,33 @@ def assumptions(plan: Plan) -> list[str]:
 
 
 def plan_text(plan: Plan) -> str:
-    """What is printed, as text."""
+    """What a terminal would show, as text."""
     out = io.StringIO()
-    print_plan(Console(file=out, width=200, force_terminal=False), plan)
-    return out.getvalue().rstrip("\n")
+    print_plan(Console(file=out, width=160, force_terminal=True, color_system=None), plan)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def table_text(plan: Plan) -> str:
-    """The table alone, in columns."""
-    rows = [list(COLUMNS), *(row_of(each) for each in plan.rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+def _percent(found: Range) -> str:
+    """-9 to +23 %."""
+    low, high = (100 * (end / found.expected - 1) for end in (found.low, found.high))
+    return f"{low:+.0f} to {high:+.0f} %"
 
 
-def plan_data(plan: Plan) -> dict[str, Any]:
-    return {
-        "recipe": plan.setup.config.name,
-        "model": plan.setup.config.model.name,
-        "precision": plan.setup.precision,
-        "cluster": plan.setup.cluster.model_dump(mode="json", exclude_unset=True),
-        "rows": [prediction_data(each) for each in plan.rows],
-        "best": prediction_data(plan.best),
-        "constraint": {"kind": plan.constraint.kind, "gain": plan.constraint.gain, "why": plan.constraint.sentence},
-        "command": plan.command,
-        "notes": plan.notes,
-        "assumed": assumptions(plan),
-    }
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
 
 
-def prediction_data(predicted: Prediction) -> dict[str, Any]:
-    arranged, hours, cost = predicted.arranged, predicted.hours, predicted.cost
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
-    def numbers(found: Range | None) -> list[float] | None:
-        return None if found is None else [found.expected, found.low, found.high]
 
-    return {
-        "workers": arranged.workers,
-        "hosts": predicted.job.all_hosts,
-        "method": predicted.job.method,
-        "servers": arranged.servers if arranged.method == "pserver" else 0,
-        "mode": arranged.mode,
-        "compress": arranged.compress,
-        "batch_size": predicted.job.batch,
-        "images_per_step": predicted.job.images,
-        "step_s": numbers(predicted.step_s),
-        "parts_s": {part: predicted.simulated.parts[part] for part in PARTS},
-        "busy": predicted.simulated.busy,
-        "images_per_s": numbers(predicted.images_per_s),
-        "speed_up": predicted.speed_up,
-        "efficiency": predicted.efficiency,
-        "worker_memory_bytes": predicted.worker_memory,
-        "server_memory_bytes": predicted.server_memory,
-        "hours": numbers(hours),
-        "cost": numbers(cost),
-    }
+def _part(found: Range) -> str:
+    """6.0 (2.1 to 26); empty where it is nothing."""
+    if found.high < 5e-5:
+        return ""
+    return _ranged(found, lambda seconds: f"{1e3 * seconds:,.0f}" if seconds >= 0.01 else f"{1e3 * seconds:.1f}")
+
+
+def _ranged(found: Range, show: Callable[[float], str]) -> str:
+    expected, low, high = map(show, (found.expected, found.low, found.high))
+    return expected if low == high else f"{expected} ({low} to {high})"

@@ -16,6 +16,7 @@ KEPT = {"sgd": 1, "momentum": 1, "nesterov": 1, "lars": 1, "lion": 1, "muon-sgd"
 PCIE = 12e9  # bytes a second from a GPU to its host
 COPY = 4e9  # bytes a second of a copy in memory
 SURE = 0.05  # of a measured speed: uncertainty
+ROUNDS = 5  # until computing and update together take as long as measured
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Arrangement:
     compress: str = "none"
 
     def __str__(self) -> str:
-        words = [self.method]
+        words = ["one worker" if self.workers == 1 else self.method]
         if self.method == "pserver":
             words = [f"pserver {self.mode}, {self.servers} server{'s' * (self.servers > 1)}"]
         if self.compress != "none":
@@ -85,10 +86,18 @@ class Setup:
         measured = self.cluster.speed
         if measured is None:
             return found
-        plain = step_times(self.profile, self.device, found, self.precision, measured.batch, self.kept_values)
-        factor = measured.batch / measured.images_per_s / (plain.compute_s + plain.update_s)
         basis = self.basis or "the cluster's measured speed"
-        return Achieved(factor * found.slow, factor * found.operation_s, SURE, basis)
+        return replace(
+            self._slowed(found, measured.batch, measured.batch / measured.images_per_s), share=SURE, basis=basis
+        )
+
+    def _slowed(self, found: Achieved, batch: int, step_s: float) -> Achieved:
+        """With it, a step of one worker takes so long. An update is bound by memory, so it does not slow down alike."""
+        for _ in range(ROUNDS):
+            times = step_times(self.profile, self.device, found, self.precision, batch, self.kept_values)
+            factor = max(step_s - times.update_s, 0.1 * step_s) / times.compute_s
+            found = replace(found, slow=factor * found.slow, operation_s=factor * found.operation_s)
+        return found
 
     def batch(self, workers: int) -> int:
         """Images of one worker's micro-batch."""
@@ -103,9 +112,8 @@ class Setup:
             )
         return -(-train.global_batch_size // parts)
 
-    @property
-    def input_rate(self) -> float | None:
-        """Images a second that a host gets; None where nothing limits them."""
+    def input_rate(self, workers: int) -> float | None:
+        """Images a second that each of the workers' hosts gets; None where nothing limits them."""
         cluster, software = self.cluster, self.cluster.table.software
         if self.data.in_memory:
             return None
@@ -113,7 +121,8 @@ class Setup:
         if not rates and cluster.cores and not self.device.is_cpu:
             rates.append(cluster.cores * software.input.images_per_s)
         if cluster.data_servers and cluster.cores:
-            served = cluster.data_servers * cluster.cores * software.input.images_per_s / cluster.hosts
+            hosts = -(-workers // min(cluster.per_host, workers))
+            served = cluster.data_servers * cluster.cores * software.input.images_per_s / hosts
             pixels = self.data.channels * self.data.image_size**2
             rates = [min(served, self.link.speed() / pixels)]  # instead of making them
         elif cluster.disk:
@@ -125,8 +134,11 @@ class Setup:
         table = self.cluster.table
         return table.link(self.cluster.link or "10Gbit")
 
-    def job(self, arranged: Arrangement, outlook: float = 0.0) -> Job:
-        """A job to simulate. `outlook`: 0 is expected, 1 the best that the inputs allow, -1 the worst."""
+    def job(self, arranged: Arrangement, outlook: float = 0.0, compute_outlook: float | None = None) -> Job:
+        """A job to simulate. `outlook`: 0 is expected, 1 the best that the inputs allow, -1 the worst.
+
+        That of computing is the same, unless it is given.
+        """
         cluster, device, config = self.cluster, self.device, self.config
         workers = arranged.workers
         table, reached = cluster.table, self.achieved
@@ -134,11 +146,12 @@ class Setup:
         times = self.times if self.times is not None and batch == self.batch(1) else None
         if times is None:
             times = step_times(self.profile, device, reached, self.precision, batch, self.kept_values)
-        times = times.scaled(1 - outlook * reached.share)
+        times = times.scaled(1 - (outlook if compute_outlook is None else compute_outlook) * reached.share)
         inside = table.link(cluster.inside or device.inside, "inside")
         nic, within = self.link.speed(outlook), inside.speed(outlook)
+        message_s = 0.0
         if device.is_cpu:
-            nic = min(nic, table.software.gloo.rate)
+            nic, message_s = min(nic, table.software.gloo.rate), table.software.gloo.message
         server = table.software.server
         better = 1 + 0.3 * outlook
         server = server.model_copy(
@@ -152,7 +165,7 @@ class Setup:
             self.profile,
             times,
             batch,
-            Network(nic, self.link.latency, within, inside.latency, device.exchange),
+            Network(nic, self.link.latency + message_s, within, inside.latency + message_s, device.exchange),
             server,
             codec_of(spec, table.software, gpu),
             workers=workers,
@@ -165,10 +178,18 @@ class Setup:
             half_pull=config.exchange.compress_pull != "none",
             whole_tensors=needs_whole(config.optim),
             accumulate=config.optim.accumulate,
-            input_images_per_s=self.input_rate,
+            input_images_per_s=self.input_rate(workers),
             spread=max(0.0, spread * (1 - 0.5 * outlook)),
             copy_s=1 / (COPY if device.is_cpu else PCIE) if arranged.method == "pserver" else 0.0,
         )
 
     def but(self, cluster: Cluster) -> "Setup":
         return replace(self, cluster=cluster)
+
+
+def asked_arrangement(setup: Setup, workers: int) -> Arrangement:
+    """As the recipe says; several workers of a recipe for one are collective, as `phalanx train --workers` does."""
+    exchange = setup.config.exchange
+    method = "collective" if exchange.method == "local" else exchange.method
+    mode = exchange.mode if method == "pserver" else "sync"
+    return Arrangement(workers, method, exchange.servers if method == "pserver" else 1, mode, exchange.compress)

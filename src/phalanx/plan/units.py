@@ -61,6 +61,9 @@ def show_time(seconds: float) -> str:
 
 
 def show_ms(seconds: float) -> str:
+    """Milliseconds; of long steps seconds."""
+    if seconds >= 10:
+        return f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.1f} s"
     milliseconds = 1e3 * seconds
     return f"{milliseconds:,.0f} ms" if milliseconds >= 10 else f"{milliseconds:.1f} ms"
 

@@ -4,12 +4,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from phalanx.config.batch import fit_batch, samples_per_step
+from phalanx.config.batch import cut_to_fit, fit_batch, samples_per_step
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
-from phalanx.data.sampling import make_sampler
+from phalanx.data.sources.labelled import Labelled
 from phalanx.data.sources.open import Splits, open_data
+from phalanx.data.training import open_beside, training_sampler
 from phalanx.engine.agreement import refuse_other_data, refuse_other_settings
+from phalanx.engine.distill.agree import refuse_other_teachers, with_digests, without_models
+from phalanx.engine.distill.teacher import Teacher, load_teachers
+from phalanx.engine.micro_batch_memory import samples_that_fit
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.errors import UserError
 from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
@@ -32,6 +36,9 @@ class Agreed:
     splits: Splits
     spec: ModelSpec
     asked_batch: int  # samples of a step; more than an epoch has are made fewer
+    teachers: list[Teacher]  # that this process runs
+    unlabeled: Labelled | None  # images beside the training split
+    notes: list[str]  # about them
 
     @property
     def config(self) -> RunConfig:
@@ -60,10 +67,37 @@ def agree(request: Request, role: Role) -> Agreed:
     threads = settings.threads if config.data.threads is None else config.data.threads
     splits = open_data(config.data, threads=threads)
     spec = ModelSpec.of(config, splits)
-    asked, epoch_samples = samples_per_step(config), make_sampler(config.data, splits.train.labels).epoch_samples
-    refuse_other_data(rendezvous, spec, splits, min(asked, epoch_samples), role.rank)
-    request = replace(request, resolved=request.resolved.with_config(fit_batch(config, epoch_samples)))
-    return Agreed(request, role, rendezvous, job_settings, settings, keeps_algorithms, threads, splits, spec, asked)
+    unlabeled, notes = open_beside(config, splits, threads)
+    asked, epoch_samples = samples_per_step(config), training_sampler(config, splits.train, unlabeled).epoch_samples
+    refuse_other_data(rendezvous, spec, splits, min(asked, epoch_samples), role.rank, len(unlabeled or ()))
+    config = fit_batch(config, epoch_samples)
+    if config.train.fit_memory:
+        config, note = _cut_to_fit(config, spec, settings, rendezvous, role)
+        notes = [*notes, note]
+    teachers = load_teachers(config.distill, spec, settings)
+    if teachers:
+        refuse_other_teachers(rendezvous, teachers, config.distill, role.rank)
+        config = with_digests(config, teachers)
+        teachers = without_models(config.distill, teachers)
+    request = replace(request, resolved=request.resolved.with_config(config))
+    return Agreed(
+        *(request, role, rendezvous, job_settings, settings, keeps_algorithms, threads, splits, spec, asked, teachers),
+        unlabeled=unlabeled,
+        notes=notes,
+    )
+
+
+def _cut_to_fit(
+    config: RunConfig, spec: ModelSpec, settings: Settings, rendezvous: Rendezvous, role: Role
+) -> tuple[RunConfig, str]:
+    """The configuration with micro-batches that fit into the memory of every worker, and a note for the user."""
+    mine = samples_that_fit(config, spec, settings, role.local_world)
+    fits = min(int(text) for text in rendezvous.gather("memory", str(mine)))
+    cut = cut_to_fit(config, fits)
+    each = -(-samples_per_step(cut) // cut.micro_batches)
+    before = f", before {config.micro_batches}" if cut is not config else ""
+    parts = f"{cut.micro_batches} micro-batches of {each}{before}"
+    return cut, f"train.fit_memory: there is room for {fits:,} samples, so a step has {parts}"
 
 
 def _settings_for_job(request: Request, rendezvous: Rendezvous, role: Role) -> JobSettings:

@@ -12,7 +12,7 @@ from phalanx.data.service.client import full_address
 from phalanx.data.service.serve import serve
 from phalanx.data.service.terms import terms_of
 from phalanx.data.sources.open import open_data
-from phalanx.data.training import training_pipeline
+from phalanx.data.training import open_beside, training_pipeline
 from phalanx.machine.cores import cores
 from phalanx.machine.settings import keep_freed_memory
 from phalanx.net.key import key_for, key_of, own_key
@@ -43,9 +43,10 @@ def _serve(config: RunConfig, address: str, key: str, threads: int, log: Path | 
 
     keep_freed_memory()
     splits = open_data(config.data, threads=threads)
-    for note in splits.notes:
+    unlabeled, notes = open_beside(config, splits, threads)
+    for note in [*splits.notes, *notes]:
         say(f"note: {note}")
-    pipeline = training_pipeline(config, splits.train, batch=1, threads=threads)
+    pipeline = training_pipeline(config, splits.train, batch=1, threads=threads, unlabeled=unlabeled)
     say(f"{threads} threads decode and augment")
     encrypt = config.exchange.encrypt == "on"
     serve(pipeline, terms_of(config, pipeline, "the data server"), address, key, encrypt=encrypt, log=log, say=say)

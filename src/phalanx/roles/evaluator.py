@@ -22,9 +22,9 @@ from phalanx.data.augment.framing import eval_framing
 from phalanx.data.base import Batch
 from phalanx.data.order import Share
 from phalanx.data.pipeline import evaluation_batches
-from phalanx.data.sampling import make_sampler
 from phalanx.data.sources.bad_images import BadImages
 from phalanx.data.sources.open import Splits, open_data
+from phalanx.data.training import open_beside, training_sampler
 from phalanx.engine.evaluate import Interrupted
 from phalanx.engine.inputs import Inputs
 from phalanx.engine.loop import StepPlan, make_plan
@@ -32,6 +32,7 @@ from phalanx.engine.loss import plain_loss
 from phalanx.engine.measure import measure
 from phalanx.engine.metrics import begin_metrics
 from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.objective import Supervised
 from phalanx.engine.state import ALGORITHMS
 from phalanx.engine.step import Engine
 from phalanx.engine.views import views_of
@@ -71,8 +72,10 @@ def make_evaluator(
 ) -> "Evaluator":
     """An evaluator with the run's validation data and settings. `local_trainers` share its host."""
     threads = config.data.threads
-    splits = open_data(config.data, threads=_choose(config, {}, local_trainers).threads if threads is None else threads)
-    epoch_samples = make_sampler(config.data, splits.train.labels).epoch_samples
+    threads = _choose(config, {}, local_trainers).threads if threads is None else threads
+    splits = open_data(config.data, threads=threads)
+    unlabeled, _ = open_beside(config, splits, threads)
+    epoch_samples = training_sampler(config, splits.train, unlabeled).epoch_samples
     config = fit_batch(config, epoch_samples)
     return Evaluator(
         config=config,
@@ -118,7 +121,7 @@ def _make_model(config: RunConfig, spec: ModelSpec, job_settings: Mapping[str, A
     inputs = Inputs(settings, config.augment, spec.mean, spec.std, config.train.seed)
     k = spec.k(config.eval)
     seed = config.train.seed
-    return _Model(job_settings, model, Engine(settings, inputs, plain_loss, k, seed, views=views_of(config.eval)))
+    return _Model(job_settings, model, Engine(settings, inputs, Supervised(plain_loss), k, seed, views_of(config.eval)))
 
 
 @dataclass
@@ -200,6 +203,7 @@ class Evaluator:
             config.eval.batch_size or self.plan.samples_per_step // config.micro_batches,
             prefetch=config.data.prefetch,
             bad=self.bad,
+            pin=prepared.engine.settings.gpu is not None,
         )
         own = begin_metrics(config.eval.metrics, self.spec.classes, multi_label=self.spec.multi_label)
         found = measure(

@@ -13,6 +13,7 @@ from phalanx.net.waiting import here
 
 # What torch and its libraries say; they raise plain RuntimeErrors.
 _SAID = ("can't allocate memory", "not enough memory", "out of memory", "std::bad_alloc", "cannot allocate memory")
+_SAID_BY_CUDA = ("CUDA out of memory", "CUDA error: out of memory", "_ALLOC_FAILED")  # cuBLAS's and cuDNN's status
 
 
 class OutOfMemory(UserError):
@@ -27,11 +28,13 @@ def naming_out_of_memory(role: Role, config: RunConfig) -> Iterator[None]:
     except Exception as error:
         if not is_out_of_memory(error):
             raise
+        on_gpu = is_on_gpu(error)  # torch's message has the GPU's figures; the host's say nothing of it
+        what, limits = ("has no GPU memory left", []) if on_gpu else ("is out of memory", [describe_limits()])
         said = " ".join(str(error).split())
         raise OutOfMemory(
-            f"{role.name} on {here()} is out of memory",
-            why=f"{type(error).__name__}{f': {said[:300]}' if said else ''}; {describe_limits()}",
-            remedy=_remedy(config),
+            f"{role.name} on {here()} {what}",
+            why="; ".join([f"{type(error).__name__}{f': {said[:300]}' if said else ''}", *limits]),
+            remedy=_remedy(config, on_gpu=on_gpu),
         ) from error
 
 
@@ -41,15 +44,27 @@ def is_out_of_memory(error: BaseException) -> bool:
         return False
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _SAID)
+    said = str(error)
+    return isinstance(error, RuntimeError) and (is_on_gpu(error) or any(words in said.lower() for words in _SAID))
 
 
-def _remedy(config: RunConfig) -> str:
+def is_on_gpu(error: BaseException) -> bool:
+    """Whether it was a GPU's memory. Libraries have words of their own for it."""
+    return type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _SAID_BY_CUDA)
+
+
+def _remedy(config: RunConfig, *, on_gpu: bool) -> str:
     samples = samples_per_step(config) // config.micro_batches
     smaller = f"optim.accumulate={2 * config.optim.accumulate}"
     if config.train.global_batch_size is None:
         smaller = f"train.batch_size={max(1, samples // 2)} {smaller}"
+    more = (
+        "or machine.precision=bf16, or other programs off this GPU (nvidia-smi shows them); if much is `reserved but "
+        "unallocated`, set PYTORCH_ALLOC_CONF=expandable_segments:True"
+        if on_gpu
+        else "or give the process more memory"
+    )
     return (
         f"smaller micro-batches: {smaller} has {max(1, samples // 2)} samples in each instead of {samples}, and a step "
-        "keeps its samples; or give the process more memory"
+        f"keeps its samples; train.fit_memory=true chooses by itself; {more}"
     )

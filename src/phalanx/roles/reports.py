@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from phalanx.config.role import Role
+from phalanx.engine.adversarial import adversarial_notes
+from phalanx.engine.distill.agree import describe
+from phalanx.engine.distill.extras import own_parameters
 from phalanx.engine.loss import loss_notes
 from phalanx.engine.sizes import describe_sizes
 from phalanx.observe.display import Display, PlainDisplay, make_display
@@ -17,6 +20,7 @@ from phalanx.roles.agree import Agreed
 from phalanx.roles.build import Training
 from phalanx.roles.console import may_print
 from phalanx.roles.data_notes import data_notes
+from phalanx.roles.outside import open_outside
 from phalanx.roles.request import Request
 from phalanx.runs import events as ev
 from phalanx.runs.code import write_code
@@ -49,7 +53,7 @@ def open_reports(agreed: Agreed, training: Training, consoles: Sequence[Console]
         resumed = ev.Resume(0, 0, "the beginning", ["nothing had been saved"])
     consoles[0].quiet = consoles[0].quiet or not may_print(role)
     worker = role.rank if role.world > 1 else None
-    display = make_display(consoles[0], worker)
+    display = make_display(consoles[0], worker, folder.path if worker is not None else None)
     displays: list[Sink] = [display, *(PlainDisplay(log, worker) for log in consoles[1:])]
     reports = Reports(consoles, folder, display, Observer(displays), start_event(agreed, training))
     start_up = describe_start(
@@ -69,9 +73,13 @@ def open_reports(agreed: Agreed, training: Training, consoles: Sequence[Console]
         folder.write_config(request.resolved)
         log = LogFile(folder.path)
         log.text(start_up.text())
-        reports.observer.sinks = [EventFile(folder.path), log, *displays]
+        outside = open_outside(
+            config, folder.path, lambda text: reports.observer.emit(ev.Note(training.state.step, text))
+        )
+        # Those outside come first: what they have to say when they are closed is still written down.
+        reports.observer.sinks = [*outside, EventFile(folder.path), log, *displays]
         if config.eval.evaluator:
-            _follow_evaluator(reports, Observer([log, *displays]), training.state.step)
+            _follow_evaluator(reports, Observer([*outside, log, *displays]), training.state.step)
     reports.observer.emit(reports.start)
     if resumed is not None:
         reports.observer.emit(resumed)
@@ -93,7 +101,7 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
     return ev.Start(
         command=agreed.request.command,
         model=agreed.config.model.name,
-        parameters=sum(p.numel() for p in training.state.model.parameters()),
+        parameters=own_parameters(training.state.model),
         data=splits.train.description,
         train_samples=len(splits.train),
         val_samples=len(splits.val),
@@ -104,7 +112,7 @@ def start_event(agreed: Agreed, training: Training) -> ev.Start:
         epoch_samples=training.pipeline.epoch_samples,
         decisions={
             **_smaller_batch(agreed, training),
-            **describe_sizes(training.sizes, plan, spec.image_size),
+            **describe_sizes(training.inputs.sizes, plan, spec.image_size),
             **{name: str(decision) for name, decision in agreed.settings.decisions.items()},
         },
         notes=[*_notes(agreed, training), *agreed.job_settings.warnings, *algorithms.notes, *algorithms.warnings],
@@ -124,9 +132,12 @@ def _notes(agreed: Agreed, training: Training) -> list[str]:
     config = agreed.config
     return [
         *agreed.splits.notes,
+        *agreed.notes,
         *training.notes,
+        *(describe(config.distill, agreed.teachers) if config.distill.on else []),
         *data_notes(agreed.request, len(agreed.splits.train), len(agreed.splits.val)),
         *loss_notes(config.loss, multi_label=agreed.spec.multi_label),
+        *adversarial_notes(config.adversarial, workers=agreed.role.world),
         *optimizer_notes(config.optim),
     ]
 

@@ -14,7 +14,7 @@ from phalanx.roles.role_log import keep_log, log_of
 
 
 def run(request: Request, role: Role, console: Console | None = None) -> Result:
-    """Run a trainer, parameter server, data server or evaluator to its end."""
+    """Run a trainer, parameter server, data server, teacher or evaluator to its end."""
     install(request.code)
     with user_code():
         return _run(request, role, console)
@@ -29,12 +29,17 @@ def _run(request: Request, role: Role, console: Console | None) -> Result:
             from phalanx.roles.server import serve
 
             named = references(config.model_dump(mode="json"))
-            serve(role, config.exchange, code={text for texts in named.values() for text in texts})
-            return Result(folder=role.run)
+            code = serve(role, config.exchange, code={text for texts in named.values() for text in texts})
+            return Result(code, role.run)
         case "data":
             from phalanx.roles.data_server import serve_role
 
             serve_role(role, config)
+            return Result(folder=role.run)
+        case "teacher":
+            from phalanx.roles.teacher import serve_role as serve_teachers
+
+            serve_teachers(role, config)
             return Result(folder=role.run)
         case "evaluator":
             from phalanx.roles.evaluator import watch_run

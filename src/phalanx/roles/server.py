@@ -1,4 +1,8 @@
-"""The parameter server: serves until all workers have left or the launcher ends it, and writes a log."""
+"""The parameter server: serves until all workers have left, and writes a log.
+
+A signal has it ask the workers to save and leave, since what they trained is here. It leaves after them, or at a second
+signal.
+"""
 
 import signal
 from collections.abc import Collection
@@ -25,8 +29,10 @@ from phalanx.net.waiting import Patience
 _LINGER_S = 2.0  # for the last replies to be sent
 
 
-def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1, code: Collection[str] = ()) -> None:
-    """Run a parameter server. One thread by default: next to busy trainers a second one gave no clear gain.
+def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 1, code: Collection[str] = ()) -> int:
+    """Run a parameter server. Returns its exit code.
+
+    One thread by default: next to busy trainers a second one gave no clear gain.
 
     `code` are the references that trainers may name as optimizer or schedule: those of this server's own request.
     """
@@ -39,8 +45,9 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     presence = Presence(channel.socket, key, exchange.silence_s, TICK_S)
     # Our launchers restart lost workers and end unused servers. Other launchers do not restart workers.
     patience_s = None if role.launcher == "phalanx" else exchange.silence_s
-    server = Server(channel, role.rank, key, journal, presence, patience_s, code)
+    server = Server(channel, role.rank, journal, presence, patience_s, code)
     waiting = Patience(exchange.timeout_s)
+    leaving: Patience | None = None  # once a signal has come
 
     def tick() -> None:
         server.tick()
@@ -51,14 +58,20 @@ def serve(role: Role, exchange: ExchangeConfig | None = None, *, threads: int = 
     channel.watch(loop, partial(drain, channel, partial(_handle, server, allowlist)))
     watched: dict[int, int] = {}  # by descriptor: the worker whose process it watches
     try:
-        with stop_on(signal.SIGTERM) as stop:
-            while not stop and not server.finished:
+        with stop_on(signal.SIGTERM, signal.SIGINT) as stop:
+            while not server.finished and not stop.again and not (leaving and leaving.over):
+                if stop and leaving is None:
+                    leaving = Patience(exchange.timeout_s)
+                    server.stop()
                 watched = _watch_processes(loop, server, watched)
                 loop.turn()
     finally:
         journal.close()
         channel.close(_LINGER_S)
         context.term()
+    if server.trained or not role.unfinished_code:
+        return 0
+    return 128 + signal.SIGTERM if stop else role.unfinished_code
 
 
 def _watch_processes(loop: PollLoop, server: Server, before: dict[int, int]) -> dict[int, int]:

@@ -6,8 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from phalanx.runs.event_schema import read_record
-from phalanx.runs.events import EVALUATOR_EVENTS_FILE, Eval, Event, Record
+from phalanx.runs.events import EVALUATOR_EVENTS_FILE, Eval, Event, Record, end_of_lines
 
+_MOST_BYTES = 1 << 24  # that are read at a time
 _LATER = ("metrics", "metric")  # older runs lack these
 
 
@@ -32,7 +33,7 @@ class EvaluatorResults:
     def __init__(self, run: Path, show: Callable[[Event], None]) -> None:
         self.show = show
         self._path = run / EVALUATOR_EVENTS_FILE
-        self._position = self._path.read_bytes().rfind(b"\n") + 1 if self._path.is_file() else 0
+        self._position = end_of_lines(self._path) if self._path.is_file() else 0
         self.last_step = 0  # the newest step evaluated; the evaluator goes in order
 
     def poll(self) -> list[Eval]:
@@ -41,7 +42,10 @@ class EvaluatorResults:
             return []
         with self._path.open("rb") as file:
             file.seek(self._position)
-            lines = file.read().rpartition(b"\n")[0]
+            read = file.read(_MOST_BYTES)
+        lines = read.rpartition(b"\n")[0]
+        if len(read) == _MOST_BYTES and not lines:  # a broken file: that much of it is no event
+            self._position += len(read)
         self._position += len(lines) + bool(lines)
         found = [one for one in evaluations(_readable(lines)) if one.step > self.last_step]
         self.last_step = max([self.last_step, *(one.step for one in found)])

@@ -92,6 +92,7 @@ class Step(Event):
     used: list[list[int]] = field(default_factory=list)  # [epoch, first, one after the last] of the epoch's order
     lr_first: float | None = None  # `lr` is the rate of the last of these steps, this of the first
     metrics: dict[str, float] = field(default_factory=dict)  # f1_micro where a sample may have several labels
+    k: int = 1  # of topk; 1: it is not shown
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,21 @@ class DataService(Event):
     def trainers_wait(self) -> bool:
         """Whether workers wait for data, and not the other way round."""
         return self.wait_share > 0.05
+
+
+@dataclass(frozen=True)
+class System(Event):
+    """What the first worker's host and process use, since the last such event; comes with each step event."""
+
+    kind: ClassVar[str] = "system"
+    step: int
+    host: str
+    cpu: float | None  # share of the host's cores that was busy
+    process_cpu: float  # cores that this process kept busy
+    memory: int | None  # bytes in use on the host
+    memory_total: int | None
+    process_memory: int | None  # resident bytes
+    gpus: list[dict[str, Any]] = field(default_factory=list)  # each with gpu, memory, memory_total, peak, use
 
 
 @dataclass(frozen=True)
@@ -127,6 +143,7 @@ class Epoch(Event):
     topk: float | None
     samples: int
     metrics: dict[str, float] = field(default_factory=dict)
+    k: int = 1
 
 
 @dataclass(frozen=True)
@@ -212,10 +229,13 @@ class Sink(Protocol):
 
 @dataclass
 class Observer:
-    """Passes each event to every sink, in order. Thread-safe: notes may come from background threads."""
+    """Passes each event to every sink, in order. Thread-safe: notes may come from background threads.
+
+    A sink may have a note of its own to emit while it takes an event.
+    """
 
     sinks: list[Sink] = field(default_factory=list)
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _one_at_a_time: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
     _last: deque[Record] = field(default_factory=lambda: deque(maxlen=16), repr=False)
 
     def emit(self, event: Event) -> None:
@@ -233,6 +253,8 @@ class Observer:
             sink.close()
 
 
+_LONGEST_LINE = 1 << 24  # characters: events are small, and a broken file may have no line ends
+_BLOCK = 1 << 20  # bytes that are searched for a line end at a time
 # After these a run can be resumed, or is over: its history is then on the disk. Each line would take too long.
 _DURABLE = (Checkpoint, Stop, End)
 
@@ -312,10 +334,21 @@ def write_missing(run: Path, records: list[Record]) -> None:
 
 def _cut_unfinished_line(path: Path) -> None:
     """Remove an incomplete last line, which a process left that died while it wrote."""
-    if path.is_file():
-        content = path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            os.truncate(path, content.rfind(b"\n") + 1)
+    if path.is_file() and (end := end_of_lines(path)) < path.stat().st_size:
+        os.truncate(path, end)
+
+
+def end_of_lines(path: Path) -> int:
+    """Where a file's last complete line ends. What follows may be of any length: it is read in blocks, backwards."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            begin = max(0, end - _BLOCK)
+            file.seek(begin)
+            if (found := file.read(end - begin).rfind(b"\n")) >= 0:
+                return begin + found + 1
+            end = begin
+    return 0
 
 
 def _finite(value: Any) -> Any:
@@ -349,12 +382,14 @@ def read_events(run: Path, *, superseded: bool = False) -> list[Record]:
 def _records(path: Path) -> Iterator[Record]:
     from phalanx.runs.event_schema import read_record  # here, because it imports this module
 
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), ""), 1):
             try:
+                if len(line) == _LONGEST_LINE:
+                    raise ValueError(f"it has more than {_LONGEST_LINE:,} characters")
                 record = read_record(line)
             except ValueError as error:
-                if not line.endswith("\n"):
+                if not line.endswith("\n") and len(line) < _LONGEST_LINE:
                     return  # the process died while writing it
                 raise UserError(
                     f"{path}, line {number} is not an event", why=str(error), remedy="remove the line"

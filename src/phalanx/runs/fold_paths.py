@@ -14,9 +14,9 @@ def fold_path(folder: Path, number: int) -> Path:
 
 
 def begun_folds(folder: Path) -> dict[int, Path]:
-    """The folds of a cross-validation that have begun, by number."""
+    """The folds of a cross-validation that have begun, by number, the first one first."""
     found = {path.parent.name.removeprefix("fold-"): path.parent for path in folder.glob(f"fold-*/{EVENTS_FILE}")}
-    return {int(name): found[name] for name in sorted(found, key=len) if name.isdecimal()}
+    return {int(name): found[name] for name in sorted(filter(str.isdecimal, found), key=int)}
 
 
 def is_cross_validation(folder: Path) -> bool:

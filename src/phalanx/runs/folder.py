@@ -1,6 +1,7 @@
 """A run is a folder: config.yaml, events.jsonl, log.txt, summary.json, curves, checkpoints/."""
 
 import contextlib
+import json
 import os
 import platform
 import sys
@@ -14,13 +15,16 @@ import yaml
 
 from phalanx.atomic import make_folder, write_text_atomically
 from phalanx.config.resolve import Layer, Resolved
-from phalanx.config.text import read_yaml
+from phalanx.config.text import read_json, read_yaml
 from phalanx.errors import UserError
 from phalanx.machine.cores import cpu_name
 from phalanx.runs.events import EVENTS_FILE
 from phalanx.runs.fold_paths import is_cross_validation, refuse_cross_validation, run_files
 
 RUNS = Path("runs")
+PLAN_FILE = "plan.json"  # what `phalanx plan … --out RUN` predicted
+CONFIG_HEADER = "# every setting of this run"  # the beginning of config.yaml
+ORIGINS_FILE = "origins.json"  # setting → where its value came from
 LOGS = "logs"  # of its processes, in the run's folder
 _VERSIONS = ("phalanx", "torch", "torchvision", "timm", "numpy")
 
@@ -55,6 +59,23 @@ class RunFolder:
     def write_config(self, resolved: Resolved) -> None:
         """The resolved configuration, as a recipe that can be run again."""
         write_run_file(self.config, config_text(resolved))
+        write_run_file(
+            self.path / ORIGINS_FILE, json.dumps(self._origins(resolved), indent=1, ensure_ascii=False) + "\n"
+        )
+
+    def remove_config(self) -> None:
+        """Undo `write_config`, for a run that was refused."""
+        for path in (self.config, self.path / ORIGINS_FILE):
+            path.unlink(missing_ok=True)
+
+    def _origins(self, resolved: Resolved) -> dict[str, str]:
+        """Where each value came from. A resumed run has most of its own config.yaml: those keep their first origin."""
+        before: dict[str, str] = {}
+        with contextlib.suppress(OSError, ValueError):
+            found = read_json((self.path / ORIGINS_FILE).read_bytes())
+            before = found if isinstance(found, dict) else {}
+        own = str(self.config)
+        return {key: before.get(key, origin) if origin == own else origin for key, _, origin in resolved.rows()}
 
     def layer(self) -> Layer:
         """The configuration of this run, as a layer of settings."""
@@ -78,7 +99,7 @@ class RunFolder:
 def config_text(resolved: Resolved) -> str:
     """The resolved configuration as YAML: a recipe without ancestors."""
     text = yaml.safe_dump(resolved.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    return f"# every setting of this run; `phalanx train THIS_FILE` repeats it\n{text}"
+    return f"{CONFIG_HEADER}; `phalanx train THIS_FILE` repeats it\n{text}"
 
 
 def create_run(out: Path | None, name: str) -> RunFolder:

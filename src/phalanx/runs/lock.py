@@ -36,6 +36,21 @@ def hold_run(run: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_held(run: Path) -> bool:
+    """Whether a process trains the run, as far as this host can tell: its file is there, and locked."""
+    try:
+        descriptor = os.open(run / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # for a moment: a writer tries for longer
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _taken(path: Path) -> int:
     """A descriptor that holds the lock."""
     deadline = time.monotonic() + _WAIT_S

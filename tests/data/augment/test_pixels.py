@@ -3,7 +3,6 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
 
@@ -37,15 +36,6 @@ CONFIGS = {
     "all": AugmentConfig(rotate=10, policy="randaugment", hue=0.1),
     "both": AugmentConfig(policy="randaugment", brightness=0.4),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_core() -> Iterator[None]:
-    """As the pipeline's own threads run these kernels; on small images, sharing them out only costs."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def pictures(count: int, size: int = 16, channels: int = 3) -> torch.Tensor:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from phalanx.data.base import MicroBatch
 from phalanx.data.order import Share, Work, epoch_work
 from phalanx.data.service.body import pack_batch, pack_lease, slot_bytes, unpack_batch, unpack_lease
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 
 WORK = Work(7, 100, ((2, np.array([5, 1])), (3, np.array([0, 9, 4]))), 20, last=True)
 

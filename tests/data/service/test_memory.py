@@ -12,7 +12,7 @@ from phalanx.data.service import batch_workers
 from phalanx.data.service.batch_workers import BatchRequest, BatchWorkers, FinishedBatch
 from phalanx.data.service.session import Session
 from phalanx.data.service.slots import Slots
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 from tests.data.service.servers import configured, pipeline_of
 from tests.waiting import until
 

@@ -180,9 +180,15 @@ def test_without_any_server_a_trainer_waits_then_says_why(standing: Servers, exp
     assert "nobody listens" in error.value.why
     assert "serve-data" in error.value.remedy
     assert service.said("no data server is there")
-    with pytest.raises(UserError) as error:
-        taken(pipeline_of(standing.config, remote=standing.service(0, key="guessed", patience=short)), 1)
-    assert "PHALANX_KEY" in error.value.why
+
+
+def test_a_server_with_another_key_is_told_as_such(servers: Servers) -> None:
+    servers.start(0, "tcp://127.0.0.1:*")
+    short = Patience(alone_s=0.1, timeout_s=3.0)
+    service = servers.service(addresses=(servers.bound(0),), key="guessed", patience=short)
+    with pytest.raises(UserError, match="no data server") as error:
+        taken(pipeline_of(servers.config, remote=service), 1)
+    assert "another PHALANX_KEY" in error.value.why
 
 
 def test_without_any_server_a_trainer_may_make_its_batches_itself(

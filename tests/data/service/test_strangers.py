@@ -1,6 +1,5 @@
 """Messages without the key, of another version, or damaged are refused and counted, and serving goes on."""
 
-import json
 import socket
 import struct
 from contextlib import suppress
@@ -15,16 +14,15 @@ import zmq
 from phalanx.data.order import Work
 from phalanx.data.service.body import pack_lease
 from phalanx.data.service.terms import Terms, terms_of
-from phalanx.data.service.wire import DataMessageKind, Header, make_seal
+from phalanx.data.service.wire import WIRE, DataMessageKind, Header
 from phalanx.errors import UserError
 from phalanx.net import shared_memory as memory
+from phalanx.net.control import as_json
 from phalanx.net.curve import secure_client
-from phalanx.net.seal import as_json
 from tests.data.service.servers import KEY, Servers, Task, content, pipeline_of, server, taken
 
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00NULL" + bytes(48)
 READY = b"\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
-OURS, THEIRS = make_seal(KEY), make_seal("guessed")
 
 
 def test_strangers_are_refused_and_counted_and_serving_goes_on(servers: Servers) -> None:
@@ -44,7 +42,7 @@ def test_strangers_are_refused_and_counted_and_serving_goes_on(servers: Servers)
     service = servers.service(addresses=(address,))
     assert content(taken(pipeline_of(servers.config, remote=service), 6, intrude)) == content(taken(local, 6))
     assert servers.end(0)["refused"] == {
-        **{"connection": 2, "garbage": 3, "version": 1, "key": 2, "kind": 1, "replay": 1},
+        **{"connection": 2, "garbage": 4, "version": 1, "kind": 1},
         **{"length": 2, "samples": 1, "slot": 1},
     }
 
@@ -64,17 +62,13 @@ def _speak_otherwise(address: str) -> None:
 def _speak_without_right(address: str) -> None:
     stranger = _dealer(address)
     lease = Header(DataMessageKind.LEASE, session=5, number=1)
-    head = bytes(OURS.frames(lease)[0])
+    head = bytes(WIRE.frames(lease)[0])
     stranger.send(b"garbage")
     stranger.send_multipart([b"far", b"too", b"many", b"frames"])
     stranger.send_multipart([head[:4] + b"\x63" + head[5:], b""])  # version 99
-    stranger.send_multipart(THEIRS.frames(Header(DataMessageKind.HELLO)))
-    stranger.send_multipart([head, b"added on the way"])
-    stranger.send_multipart(OURS.frames(Header(DataMessageKind.WELCOME)))
-    stranger.send_multipart(
-        OURS.frames(Header(DataMessageKind.JOIN), as_json({"nonce": "recorded earlier", "terms": {}}))
-    )
-    stranger.send_multipart(OURS.frames(lease))  # the right key, but it never joined
+    stranger.send_multipart([head + b"more", b""])
+    stranger.send_multipart(WIRE.frames(Header(DataMessageKind.WELCOME)))
+    stranger.send_multipart(WIRE.frames(lease))  # the right key, but it never joined
     assert stranger.recv_multipart()[0][5] == DataMessageKind.UNKNOWN
     stranger.close(linger=1000)
 
@@ -85,22 +79,18 @@ def _break_rules(address: str, terms: Terms) -> None:
     area = memory.create(memory.TOKEN_BYTES + 2 * 1000)
 
     def join(**fields: Any) -> None:
-        trainer.send_multipart(OURS.frames(Header(DataMessageKind.HELLO)))
-        nonce = json.loads(trainer.recv_multipart()[1])["nonce"]
-        trainer.send_multipart(
-            OURS.frames(Header(DataMessageKind.JOIN, session=7), as_json({"nonce": nonce, **fields}))
-        )
+        trainer.send_multipart(WIRE.frames(Header(DataMessageKind.JOIN, session=7), as_json(fields)))
 
     join(terms=terms, name="broken")  # garbage: nothing about memory
     join(terms=terms, name="broken", area=area.address, slot_bytes=1000)
     assert trainer.recv_multipart()[0][5] == DataMessageKind.WELCOME
     lease = Header(DataMessageKind.LEASE, slot=0, session=7, number=1)
     control = pack_lease(Work(0, 0, ((0, np.array([1, 2, 3])),), 3, last=False))
-    trainer.send_multipart(OURS.frames(lease, control[:-1]))
-    trainer.send_multipart(OURS.frames(lease, pack_lease(Work(0, 0, ((0, np.array([10**6])),), 1, last=False))))
-    trainer.send_multipart(OURS.frames(replace(lease, slot=2), control))
-    trainer.send_multipart([*OURS.frames(replace(lease, length=1 << 60), control), b"short"])
-    trainer.send_multipart(OURS.frames(lease, control))  # right at last, but larger than its slot: so it travels
+    trainer.send_multipart(WIRE.frames(lease, control[:-1]))
+    trainer.send_multipart(WIRE.frames(lease, pack_lease(Work(0, 0, ((0, np.array([10**6])),), 1, last=False))))
+    trainer.send_multipart(WIRE.frames(replace(lease, slot=2), control))
+    trainer.send_multipart([*WIRE.frames(replace(lease, length=1 << 60), control), b"short"])
+    trainer.send_multipart(WIRE.frames(lease, control))  # right at last, but larger than its slot: so it travels
     frames = trainer.recv_multipart()
     assert frames[0][5] == DataMessageKind.BATCH
     assert len(frames[2]) == 3 * 24 * 24 * 3

@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from phalanx.errors import UserError
@@ -20,6 +19,10 @@ from phalanx.exchange.compress.hook_state import HookState
 from phalanx.exchange.compress.hooks import register
 from phalanx.exchange.compress.residuals import Residuals
 from phalanx.exchange.compress.spec import parse_compression
+from tests.processes import preload
+from tests.processes import start as start_process
+
+preload("torch._dynamo", "torch.nn.parallel", "phalanx.exchange.compress.hooks")
 
 WORLD, STEPS, SAVED_AT = 2, 5, 2
 GATHERED = ("2bit:0.5", "2bit:rms:2", "1bit", "topk:0.1")
@@ -122,7 +125,9 @@ def work(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ranks")
-    spawn(work, args=(str(path),), nprocs=WORLD)
+    for process in [start_process(work, rank, str(path)) for rank in range(WORLD)]:
+        process.join(120)
+        assert process.exitcode == 0
     return path
 
 

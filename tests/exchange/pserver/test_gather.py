@@ -15,7 +15,7 @@ from phalanx.errors import UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.liveness import watch_servers
 from phalanx.exchange.pserver.gather import Gathered, ServerRendezvous
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 from tests.exchange.pserver.pserver_jobs import JobOfProcesses
 from tests.processes import start
 from tests.waiting import until

@@ -10,7 +10,7 @@ import pytest
 from tests.exchange.pserver.pserver_jobs import JobOfProcesses
 from tests.waiting import until
 
-LONG, STEPS = 3000.0, 400
+LONG, STEPS = 3000.0, 260
 
 
 def freeze(job: JobOfProcesses, worker: ForkServerProcess) -> None:

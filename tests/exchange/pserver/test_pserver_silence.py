@@ -118,4 +118,4 @@ def test_a_server_with_another_key_is_not_waited_for_as_one_that_has_not_come(jo
     stranger = replace(job.role("trainer", 0), key="another")
     servers = Servers(stranger, LONG, watch_servers(stranger, ExchangeConfig()))
     with pytest.raises(LostWorker, match=r"does not answer\n.*another key"):
-        servers.links[0].challenge()
+        servers.links[0].hello()

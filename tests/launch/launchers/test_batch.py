@@ -13,6 +13,7 @@ from phalanx.errors import UserError
 from phalanx.launch.hosts import Host
 from phalanx.launch.launchers.batch_script import BatchJob, Resources, ScriptSyntax, clock, parse_time, script, share
 from phalanx.launch.launchers.mpi import MpirunShell
+from phalanx.launch.launchers.scheduler import called
 from phalanx.launch.launchers.sge import Pbs, QrshShell, Sge
 from phalanx.launch.launchers.sge import allocation as sge_allocation
 from phalanx.launch.launchers.slurm import Slurm, SrunShell
@@ -186,3 +187,12 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(tmp_path: Path, options:
     assert said in done.stderr
     assert "try:" in done.stderr
     assert not list(tmp_path.iterdir()) or not list((tmp_path / "runs").iterdir())
+
+
+def test_a_schedulers_command_never_gets_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`qsub -V` and sbatch keep the environment that they are called with, and show it to others."""
+    monkeypatch.setenv("PHALANX_KEY", "the job's secret")
+    monkeypatch.setenv("PHALANX_KEY_FILE", "/home/me/key")
+    listed = called(["env"], "listing the environment").splitlines()
+    assert "PHALANX_KEY_FILE=/home/me/key" in listed
+    assert not [line for line in listed if line.startswith("PHALANX_KEY=")]

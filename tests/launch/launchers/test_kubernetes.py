@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from phalanx.cli.main import app
 from phalanx.errors import UserError
 from phalanx.launch.env.roles import role_from_env
+from phalanx.launch.launchers.kubernetes_volume import on_volume
 from phalanx.launch.launchers.manifests import RECIPE, RECIPE_FOLDER, job_name
+from phalanx.launch.launchers.pod import pod_names
 from phalanx.runs.events import read_events
 from tests.conftest import LEAN
 from tests.custom.project import OWN, write_project
@@ -25,8 +27,8 @@ AWKWARD = 'it\'s $(PHALANX_KEY) $$(x) $HOME `id` "q"\nü'
 
 
 def manifests(*words: str) -> list[Manifest]:
-    """What `phalanx launch --launcher k8s` prints."""
-    said = CliRunner().invoke(app, ["launch", "--launcher", "k8s", *words], catch_exceptions=False)
+    """What `phalanx launch --launcher k8s --dry-run` prints."""
+    said = CliRunner().invoke(app, ["launch", "--launcher", "k8s", "--dry-run", *words], catch_exceptions=False)
     assert said.exit_code == 0, said.output
     return [document for document in yaml.safe_load_all(said.stdout) if document]
 
@@ -59,8 +61,16 @@ def documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Manifest]
     recipe.write_text("extends: digits\noptim: {lr: 0.02}\n")
     monkeypatch.delenv("PHALANX_KEY", raising=False)
     options = ["-n", "4", "-s", "2", "--image", "registry.example/phalanx:1", "--namespace", "ml"]
-    options += ["--volume-claim", "disk", "--gpus-per-worker", "1", "--cpus-per-worker", "4"]
+    options += ["--volume-claim", "2nd.disk", "--gpus-per-worker", "1", "--cpus-per-worker", "4"]
+    options += ["--memory-per-worker", "2000", "--time", "1:00:00", "--max-restarts", "2", "--queue", "vision"]
+    options += ["--image-pull-secret", "registry", "--node-selector", "kind=fast", "--priority-class", "low"]
+    options += ["--toleration", "gpu=yes:NoSchedule", "--toleration", "spot", "--env", "A=$(B)", "--label", "team=x"]
     return manifests(*options, "--", "train", str(recipe), f"name={json.dumps(AWKWARD)}")
+
+
+def container(job: Manifest) -> Manifest:
+    (found,) = job["spec"]["template"]["spec"]["containers"]
+    return dict(found)
 
 
 def test_kubernetes_schemas_accept_every_object(documents: list[Manifest]) -> None:
@@ -73,28 +83,67 @@ def test_kubernetes_schemas_accept_every_object(documents: list[Manifest]) -> No
 
 
 def test_what_schemas_do_not_check(documents: list[Manifest]) -> None:
-    (service,), (config,) = of_kind("Service", documents), of_kind("ConfigMap", documents)
-    servers, trainers = of_kind("Job", documents)
+    (service,), (config,), (job,) = (of_kind(kind, documents) for kind in ("Service", "ConfigMap", "Job"))
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
     name = service["metadata"]["name"]
+    assert {document["metadata"]["name"] for document in documents} == {name} == {pod["subdomain"]}
     assert service["spec"]["clusterIP"] == "None"
     assert {document["metadata"]["namespace"] for document in documents} == {"ml"}
-    for job, count in ((servers, 2), (trainers, 4)):
-        spec, pod = job["spec"], job["spec"]["template"]["spec"]
-        assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", count, count)
-        assert (pod["restartPolicy"], pod["subdomain"], pod["shareProcessNamespace"]) == ("Never", name, True)
-        assert service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
-        assert len(f"{job['metadata']['name']}-9999") <= 63
-        mounted = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
-        volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        assert volumes.keys() == mounted.keys()
-        assert volumes["folder"]["persistentVolumeClaim"] == {"claimName": "disk"}
-        assert volumes["recipe"]["configMap"]["name"] == config["metadata"]["name"]
-        assert pod["containers"][0]["workingDir"] == mounted["folder"]
-        (key,) = config["data"]
-        assert f"{mounted['recipe']}/{key}" in pod["containers"][0]["command"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 6, 6)
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["suspend"]) == (2, 3600, True)
+    assert (pod["restartPolicy"], pod["shareProcessNamespace"]) == ("Never", True)
+    assert service["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+    assert job["metadata"]["labels"].items() >= {"team": "x", "kueue.x-k8s.io/queue-name": "vision"}.items()
+    assert len(f"{name}-9999") <= 63
+    mounted = {mount["name"]: mount["mountPath"] for mount in container(job)["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes.keys() == mounted.keys() == {"folder", "recipe", "shm"}
+    assert volumes["folder"]["persistentVolumeClaim"] == {"claimName": "2nd.disk"}
+    assert volumes["recipe"]["configMap"]["name"] == name
+    assert container(job)["workingDir"] == mounted["folder"]
+    (key,) = config["data"]
+    assert f"{mounted['recipe']}/{key}" in container(job)["command"]
     assert yaml.safe_load(config["data"][key])["optim"]["lr"] == 0.02
-    asked = trainers["spec"]["template"]["spec"]["containers"][0]["resources"]
-    assert asked == {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}}
+    # a limit is what a process sees; a quota may demand both
+    own = {"cpu": "4", "memory": "2000M"}
+    assert container(job)["resources"] == {"requests": own, "limits": {**own, "nvidia.com/gpu": "1"}}
+    assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"kind": "fast"}, "low")
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pod["tolerations"] == [
+        {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists"},
+    ]
+
+
+def test_the_restricted_profile_would_admit_the_pods(documents: list[Manifest]) -> None:
+    """What https://kubernetes.io/docs/concepts/security/pod-security-standards demands."""
+    (job,) = of_kind("Job", documents)
+    pod, own = job["spec"]["template"]["spec"], container(job)["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert own == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert not any("hostPath" in volume for volume in pod["volumes"])
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_a_pod_that_fails_ends_the_job_or_starts_again(restarts: int) -> None:
+    """Rules are tried in order; what none of them takes counts, up to the backoff limit."""
+    words = ["--max-restarts", str(restarts), "--volume-claim", "disk"]
+    (job,) = of_kind("Job", manifests("-n", "2", "--image", "x", *words, "--", "train", "digits"))
+    rules = job["spec"]["podFailurePolicy"]["rules"]
+
+    def follows(code: int, *, disrupted: bool = False) -> str:
+        for rule in rules:
+            codes = rule.get("onExitCodes", {"operator": "In", "values": []})
+            if (code in codes["values"]) == (codes["operator"] == "In") or ("onPodConditions" in rule and disrupted):
+                return str(rule["action"])
+        return "Count"
+
+    wanted = {2: "FailJob", 75: "Ignore", 137: "Count"} if restarts else dict.fromkeys((2, 75, 137), "FailJob")
+    assert {code: follows(code) for code in wanted} == wanted
+    assert follows(143, disrupted=True) == ("Ignore" if restarts else "FailJob")
+    assert job["spec"]["backoffLimit"] == restarts
 
 
 def test_words_arrive_unchanged_and_the_key_is_in_the_secret_alone(documents: list[Manifest]) -> None:
@@ -102,21 +151,25 @@ def test_words_arrive_unchanged_and_the_key_is_in_the_secret_alone(documents: li
     assert yaml.safe_dump_all(documents).count(key) == 1
     (config,) = of_kind("ConfigMap", documents)
     assert yaml.safe_load(next(iter(config["data"].values())))["name"] == AWKWARD
+    (job,) = of_kind("Job", documents)
+    assert environment(documents, job, 0)["A"] == "$(B)"
 
 
 def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
-    servers, trainers = of_kind("Job", documents)
-    name = of_kind("Service", documents)[0]["metadata"]["name"]
-    role = role_from_env(environment(documents, trainers, 3))
+    (job,) = of_kind("Job", documents)
+    name = job["metadata"]["name"]
+    role = role_from_env(environment(documents, job, 3))
     assert role is not None
-    assert (role.kind, role.rank, role.world, role.launcher) == ("trainer", 3, 4, "kubernetes")
-    assert role.master == f"{name}-trainer-0.{name}:29500"
-    assert role.servers == tuple(f"tcp://{name}-server-{index}.{name}:29501" for index in range(2))
+    assert (role.kind, role.rank, role.world, role.launcher, role.elastic) == ("trainer", 3, 4, "kubernetes", True)
+    assert role.master == f"{name}-0.{name}:29500"
+    assert role.servers == tuple(f"tcp://{name}-{index}.{name}:29501" for index in (4, 5))
     assert len(role.key) == 64
-    server = role_from_env(environment(documents, servers, 1))
+    server = role_from_env(environment(documents, job, 5))
     assert server is not None
     assert (server.kind, server.rank, server.world) == ("server", 1, 2)
     assert role_from_env({"JOB_COMPLETION_INDEX": "1"}) is None  # somebody else's indexed Job
+    names = pod_names(environment(documents, job, 0))
+    assert names == [f"{name}-{index}.{name}" for index in range(6)]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +178,18 @@ def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
         ([], "needs --image"),
         (["--image", "x", "--namespace", "Up_per"], "not a Kubernetes name"),
         (["--image", "x", "--volume-claim", "-"], "not a Kubernetes name"),
-        (["--image", "x", "--max-restarts", "2"], "has no --max-restarts"),
+        (["--image", "x", "--max-restarts", "2"], "needs --volume-claim"),
+        (["--image", "x", "--min-workers", "1"], "has no --min-workers"),
         (["--image", "x", "--ips", "a"], "has no -H, --ips"),
+        (["--image", "x", "--nodes", "2"], "has no --nodes"),
+        (["--image", "x", "--partition", "gpu"], "has no --partition"),
+        (["--image", "x", "--gpus-per-node", "2"], "has no --gpus-per-node"),
+        (["--image", "x", "--directive", "--x"], "has no --directive"),
+        (["--image", "x", "--time", "soon"], "not a time limit"),
+        (["--image", "x", "--label", "team"], "not KEY=VALUE"),
+        (["--image", "x", "--toleration", "a:Never"], "not a taint"),
+        (["--image", "x", "--env", "PHALANX_WORLD=1"], "cannot be set"),
+        (["--image", "x", "--env", "PHALANX_KEY=secret"], "cannot be set"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], message: str) -> None:
@@ -136,17 +199,10 @@ def test_what_cannot_be_is_refused(words: list[str], message: str) -> None:
         )
 
 
-def test_apply_gives_them_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["launch", "--launcher", "k8s", "-n", "2", "--image", "x", "--apply", "--", "train", "digits"]
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="kubectl: not found"):
-        CliRunner().invoke(app, words, catch_exceptions=False)
-    (tmp_path / "kubectl").write_text(f'#!/bin/sh\nprintf "%s " "$@" > {tmp_path}/argv\n/bin/cat > {tmp_path}/stdin\n')
-    (tmp_path / "kubectl").chmod(0o755)
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
-    assert (tmp_path / "argv").read_text() == "apply -f - "
-    applied = [document["kind"] for document in yaml.safe_load_all((tmp_path / "stdin").read_text())]
-    assert applied == ["Secret", "Service", "ConfigMap", "Job"]
+def test_a_format_that_does_not_exist_is_refused_before_anything_is_sent() -> None:
+    words = ["launch", "--launcher", "k8s", "-n", "2", "--image", "x", "--", "train", "digits"]
+    with pytest.raises(UserError, match="'imagefolder' is not a format"):
+        CliRunner().invoke(app, [*words, "--data", "imagefolder:/phalanx/images"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
@@ -155,11 +211,15 @@ def test_apply_gives_them_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("digits-20260101-101010", "digits-20260101-101010"),
         ("8 Bit/Ünder_score", "run-8-bit-nder-score"),
         ("--", "run"),
-        ("a" * 60 + "-20260101-101010", "a" * 23 + "-20260101-101010"),
+        ("a" * 60 + "-20260101-101010", "a" * 35 + "-20260101-101010"),
     ],
 )
 def test_names(run: str, name: str) -> None:
     assert job_name(run) == name
+
+
+def test_a_run_is_copied_to_where_it_is_on_the_volume_whatever_pods_call_it() -> None:
+    assert on_volume(Path("/phalanx/runs/a")) == on_volume(Path("runs/a")) == Path("runs/a")
 
 
 def test_the_users_code_is_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,23 +239,20 @@ def test_the_pods_train_together(lab: Lab, tmp_path: Path) -> None:
     settings = ["digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "train.log_every=2"]
     words = ["-n", "2", "-s", "1", "--image", "x", "--python", sys.executable]
     documents = manifests(*words, "--", "train", *settings, "--out", str(tmp_path / "k8s-run"))
-    service = of_kind("Service", documents)[0]["metadata"]["name"]
-    pods = [(job, index) for job in of_kind("Job", documents) for index in range(job["spec"]["completions"])]
-    places = {f"{job['metadata']['name']}-{index}.{service}": ("h1", "h2")[index] for job, index in pods}
+    (job,), (config,) = of_kind("Job", documents), of_kind("ConfigMap", documents)
+    hosts = dict(zip(pod_names(environment(documents, job, 0)), ("h1", "h2", "h1"), strict=True))
     started = []
     mounted = tmp_path / "mounted"
     mounted.mkdir()
-    (config,) = of_kind("ConfigMap", documents)
     for name, text in config["data"].items():
         (mounted / name).write_text(text)
-    for job, index in reversed(pods):
+    for index, host in reversed(list(enumerate(hosts.values()))):
         variables = environment(documents, job, index)
-        argv = [expand(word, variables) for word in job["spec"]["template"]["spec"]["containers"][0]["command"]]
+        argv = [expand(word, variables) for word in container(job)["command"]]
         argv = [word.replace(RECIPE_FOLDER, str(mounted)) for word in argv]
-        host = places[f"{job['metadata']['name']}-{index}.{service}"]
         started.append(lab.start(host, argv, cwd=tmp_path, env=variables))
     with (lab.folder / "etc_hosts").open("a") as names:  # known only when the processes run already
-        names.writelines(f"{lab.address(host)} {name}\n" for name, host in places.items())
+        names.writelines(f"{lab.address(host)} {name}\n" for name, host in hosts.items())
     output = ""
     for process in started:
         said, _ = process.communicate(timeout=180)

@@ -21,7 +21,8 @@ def test_two_hosts_over_openmpi(tmp_path: Path) -> None:
     require_tools({OPENMPI.program: OPENMPI.package})
     with hosts_up(2) as lab:
         launched = lab.start("h1", launch(lab, tmp_path / "launched"), cwd=tmp_path, env=OPENMPI.root)
-        alone = [*openmpi_on(lab, lab.names), *PHALANX, "train", *SETTINGS, "--out", str(tmp_path / "alone")]
+        warm = [str(lab.python), *PHALANX[1:]]
+        alone = [*openmpi_on(lab, lab.names), *warm, "train", *SETTINGS, "--out", str(tmp_path / "alone")]
         by_itself = lab.start("h1", alone, cwd=tmp_path, env=OPENMPI.root)
         for process in (launched, by_itself):
             said, _ = process.communicate(timeout=180)
@@ -34,7 +35,7 @@ def test_two_hosts_over_openmpi(tmp_path: Path) -> None:
 
 def launch(lab: Lab, out: Path) -> list[str]:
     mpirun = f"{OPENMPI.program} --mca plm_rsh_agent {ssh_agent(lab)} --mca oob_tcp_if_include eth0"
-    options = ["-n", "2", "--launcher", "mpi", "--ips", "h1,h2", "--mpirun", mpirun]
+    options = ["-n", "2", "--launcher", "mpi", "--ips", "h1,h2", "--mpirun", mpirun, "--python", str(lab.python)]
     return [*PHALANX, "launch", *options, "--", "train", *SETTINGS, "--out", str(out)]
 
 

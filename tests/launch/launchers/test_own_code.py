@@ -1,7 +1,6 @@
 """The user's own code on hosts that do not have it: it travels with the job, and the run goes on exactly."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ def test_two_hosts_train_and_resume_with_a_model_of_the_users(lab: Lab) -> None:
     for host in ("h2", "h3"):
         (lab.own_of(host) / "project").mkdir()
     folder = lab.own / "project"
-    launch = [sys.executable, "-m", "phalanx", "launch", "--ssh", f"ssh -F {lab.ssh_config}", "--ips", "h2,h3"]
+    launch = [*lab.launch, "--ips", "h2,h3"]
     lab.run("h1", [*launch, "-n", "2", "--", "train", "digits", *OWN, *STEPS, "--out", "run"], cwd=folder)
     here, there = (lab.own_of(host) / "project" / "run" for host in ("h1", "h2"))
     for run in (here, there):

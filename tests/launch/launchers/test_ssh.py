@@ -30,8 +30,7 @@ SLEEPERS = Path(__file__).parents[1] / "sleepers.py"
 
 def launch(lab: Lab, *words: str) -> list[str]:
     """`phalanx launch` with the lab's ssh."""
-    ssh = f"ssh -F {lab.ssh_config}"
-    return [sys.executable, "-m", "phalanx", "launch", "--ssh", ssh, *words]
+    return [*lab.launch, *words]
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

@@ -27,6 +27,7 @@ SERVER = Path(__file__).with_name("resource_manager.py")
 class Manager:
     url: str
     folder: Path
+    python: Path
 
     def requests(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "requests.jsonl").read_text().splitlines()]
@@ -39,13 +40,13 @@ def manager(lab: Lab, tmp_path: Path) -> Iterator[Manager]:
     process = lab.start("h1", [sys.executable, str(SERVER), lab.address("h1"), "8088", str(folder)])
     knock = [sys.executable, "-c", f"import socket; socket.create_connection(('{lab.address('h1')}', 8088))"]
     until(lambda: lab.run("h1", knock, check=False).returncode == 0)
-    yield Manager(f"http://{lab.address('h1')}:8088", folder)
+    yield Manager(f"http://{lab.address('h1')}:8088", folder, lab.python)
     os.kill(lab.inner(process), signal.SIGTERM)
     process.communicate()
 
 
 def launch(manager: Manager, *words: str) -> list[str]:
-    options = ["--launcher", "yarn", "--resource-manager", manager.url, "-n", "2"]
+    options = ["--launcher", "yarn", "--resource-manager", manager.url, "-n", "2", "--python", str(manager.python)]
     return [sys.executable, "-m", "phalanx", "launch", *options, *words]
 
 

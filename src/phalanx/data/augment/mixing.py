@@ -1,5 +1,6 @@
 """Augmentation of a micro-batch on the device: normalising, random erasing, mixup and cutmix."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,12 +42,22 @@ def to_input(
     count, channels, height, width = images.shape
     if len(mean) != channels or len(std) != channels:
         raise ValueError(f"{channels} channels need as many means and deviations, not {len(mean)} and {len(std)}")
-    scale = torch.tensor([1 / (255 * s) for s in std], device=images.device).repeat(width)
-    shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=images.device).repeat(width)
+    scale, shift = _of_a_row(tuple(mean), tuple(std), width, images.device)
     rows = images.permute(0, 2, 3, 1).reshape(count * height, width * channels).to(torch.float32)
     torch.addcmul(shift, rows, scale, out=rows)
     inputs = rows.to(dtype).view(count, height, width, channels).permute(0, 3, 1, 2)
     return inputs.contiguous(memory_format=memory_format)
+
+
+@functools.lru_cache(maxsize=32)
+@torch.inference_mode(False)
+def _of_a_row(
+    mean: tuple[float, ...], std: tuple[float, ...], width: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale and shift of a row of pixels, kept: to copy numbers to a GPU waits for all that it has to do."""
+    scale = torch.tensor([1 / (255 * s) for s in std], device=device).repeat(width)
+    shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=device).repeat(width)
+    return scale, shift
 
 
 def erase(inputs: torch.Tensor, indices: Indices, probability: float, seed: int, epoch: int) -> None:
@@ -83,13 +94,15 @@ def mix(
     """Mixup or cutmix of a micro-batch with itself in reverse, in place; plain targets where neither is on.
 
     One lambda for a micro-batch, drawn from (seed, epoch, start of its step, its number), so that every
-    worker would mix it alike. Where both are on, each has probability 1/2.
+    worker would mix it alike. `mix_probability` says how many are mixed, `mix_switch` how many of these by cutmix.
     """
     if len(labels) < 2 or not (augment.mixup or augment.cutmix):
         return Targets(labels)
     stream, place = f"mix micro-batch {number}", np.array([start], dtype=np.int64)
+    if augment.mix_probability < 1 and uniform(seed, f"{stream} at all", epoch, place)[0, 0] >= augment.mix_probability:
+        return Targets(labels)
     choice, down, across = uniform(seed, stream, epoch, place, 3)[0].tolist()
-    use_cutmix = augment.cutmix > 0 and (augment.mixup == 0 or choice < 0.5)
+    use_cutmix = augment.cutmix > 0 and (augment.mixup == 0 or choice < augment.mix_switch)
     alpha = augment.cutmix if use_cutmix else augment.mixup
     lam = _beta(alpha, int(bits(seed, f"{stream} lambda", epoch, place)[0, 0]))
     if use_cutmix:

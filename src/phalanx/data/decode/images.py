@@ -5,7 +5,7 @@ Both give the same pixels, bit for bit, where both use the same libjpeg-turbo.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from PIL import Image, UnidentifiedImageError
 
 from phalanx.data.base import Pixels, View
 from phalanx.data.decode.deep_images import eight_bits, is_deep
+from phalanx.data.decode.gpu import GpuDecoder, frame
 from phalanx.data.decode.jpeg import LEFT, DecodeSettings, JpegDecoder, find_decoder
 from phalanx.data.decode.limits import USUAL_LIMITS, Limits
 from phalanx.data.decode.ranges import OutOfRange
@@ -41,13 +42,16 @@ class Decoding:
     """How compressed images become pixels.
 
     `exact` decodes a JPEG at its full size. Otherwise one is decoded at 1/2, 1/4 or 1/8 where the view stays at least
-    as large as the result. EXIF rotation is left alone by default: the published accuracies of torchvision and timm
+    as large as the result. With `gpu`, JPEGs are decoded there, at full size.
+
+    EXIF rotation is left alone by default: the published accuracies of torchvision and timm
     come from loaders that leave it alone.
     """
 
     exact: bool = False
     exif_orientation: bool = False
     limits: Limits = USUAL_LIMITS
+    gpu: GpuDecoder | None = None
 
 
 FAST = Decoding()
@@ -110,14 +114,39 @@ def format_of(data: bytes) -> str | None:
 def decode_all(data: Sequence[bytes], views_of: ViewsOf, decoding: Decoding, target: Target) -> list[str]:
     """Decode each image to its place in the target. Returns the error of each, empty for a good one."""
     reasons = [""] * len(data)
+    if decoding.gpu is not None:
+        done = decode_on_gpu(decoding.gpu, data, views_of, decoding, target)
+        data = [b"" if place in done else each for place, each in enumerate(data)]
+    else:
+        done = set()
     decoder = find_decoder()
     rest = decode_natively(decoder, data, views_of, decoding, target) if decoder else range(len(data))
+    rest = [place for place in rest if place not in done] if done else rest
     for position in rest:
         try:
             decode_by_pillow(data[position], position, views_of, decoding, target)
         except BadImage as error:
             reasons[position] = str(error)
     return reasons
+
+
+def decode_on_gpu(
+    decoder: GpuDecoder, data: Sequence[bytes], views_of: ViewsOf, decoding: Decoding, target: Target
+) -> set[int]:
+    """Decode the JPEGs within the limits together; returns their positions, or none if the GPU refuses one of them."""
+    places = []
+    for place, each in enumerate(data):
+        if decoder.can(each):
+            with suppress(BadImage):  # who decodes the others says what is wrong
+                open_image(each, decoding.limits)
+                places.append(place)
+    images = decoder.pixels([data[place] for place in places], target.out.shape[3]) if places else None
+    if images is None:
+        return set()
+    sizes = np.array([image.shape[:2] for image in images], dtype=np.int64)
+    views = views_of(np.array(places, dtype=np.int64), sizes)
+    frame(images, views, target.interpolation, target.pad_mode, target.out, places)
+    return set(places)
 
 
 def decode_natively(

@@ -12,7 +12,7 @@ import torch
 from phalanx.config.text import read_json
 from phalanx.data.base import MicroBatch
 from phalanx.data.order import Indices, Share, Work
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 
 Bad = list[tuple[int, str]]  # (index, reason)
 

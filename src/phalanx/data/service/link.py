@@ -4,7 +4,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import zmq
@@ -15,15 +14,15 @@ from phalanx.data.order import Work
 from phalanx.data.service.body import Bad, pack_lease, unpack_batch
 from phalanx.data.service.slots import Slots
 from phalanx.data.service.terms import Terms
-from phalanx.data.service.wire import NO_SLOT, DataMessage, DataMessageKind, Header, make_seal
+from phalanx.data.service.wire import NO_SLOT, WIRE, DataMessage, DataMessageKind, Header
 from phalanx.errors import UserError
 from phalanx.net.client_channel import ClientChannel
+from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.encryption import Encrypt, encrypts
 from phalanx.net.key import key_for
 from phalanx.net.messages import unpack_error
-from phalanx.net.seal import Refused, as_json, from_json
 
-_HELLO_S = 1.0  # between tries to join
+_JOIN_S = 1.0  # between tries to join
 _LINGER_MS = 200  # for the last message to be sent
 _PING_S = 1.0  # of silence, after which the link asks whether the server lives
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_DISCONNECTED
@@ -79,7 +78,7 @@ class Link:
     ) -> None:
         self.address, self.window, self._notify = address, window, notify
         key = key_for([address], key)
-        self._seal, self._terms, self._name, self._slot_bytes = make_seal(key), terms, name, slot_bytes
+        self._terms, self._name, self._slot_bytes = terms, name, slot_bytes
         self.owed: dict[int, Owed] = {}  # by the lease's number
         self.queued = 0  # batches that have arrived and that the trainer has not taken
         self.joined, self.connected, self._refused = False, False, False
@@ -88,7 +87,7 @@ class Link:
         self.samples = self.late = 0
         self.pace_s = 0.0  # seconds that a batch takes, lately
         self.status = Header(DataMessageKind.PONG)  # the server's load, as it last said
-        self._session, self._hellos, self._hello_at = 0, 0, 0.0
+        self._session, self._join_at = 0, 0.0
         self._quiet_s = self._asked_s = self._replied = 0.0
         self.slots: Slots | None = None
         self._offered: Slots | None = None  # to a server that has not said yet whether it can use them
@@ -138,12 +137,11 @@ class Link:
             if event != zmq.EVENT_DISCONNECTED:
                 self._refused = not self.connected
             elif not self.connected:
-                self.unfit, self._hello_at = None, 0.0  # the next server at this address may be another
+                self.unfit, self._join_at = None, 0.0  # the next server at this address may be another
                 self._lose("disconnected")
-        if not self.joined and self.unfit is None and self.connected and now >= self._hello_at:
-            self._hello_at = now + _HELLO_S
-            self._hellos += 1
-            self._send(Header(DataMessageKind.HELLO, number=self._hellos))
+        if not self.joined and self.unfit is None and self.connected and now >= self._join_at:
+            self._join_at = now + _JOIN_S
+            self._join()
         if self.joined and self.owed:
             self._quiet_s += elapsed_s
             self._asked_s += elapsed_s
@@ -157,7 +155,7 @@ class Link:
         """What has arrived: numbers of leases with their batches, or with the reason why they cannot be made."""
         while True:
             try:
-                message = self._seal.unpack(self.channel.recv_multipart())
+                message = WIRE.unpack(self.channel.recv_multipart())
                 outcome = self._handle(message)
             except zmq.Again:
                 return
@@ -177,19 +175,17 @@ class Link:
 
     def _handle(self, message: DataMessage) -> MadeBatch | UserError | None:
         header = message.header
-        if header.kind is DataMessageKind.CHALLENGE:
-            if header.number == self._hellos and not self.joined:
-                self._join(from_json(message.control).get("nonce"))
-            return None
         if header.session != self._session:
             self.late += header.kind is DataMessageKind.BATCH  # of a session that we had given up
             return None
         self._quiet_s = 0.0
         match header.kind:
             case DataMessageKind.WELCOME:
-                self._welcome(bool(from_json(message.control).get("shared")))
+                if not self.joined:
+                    self._welcome(bool(from_json(message.control).get("shared")))
             case DataMessageKind.UNFIT:
                 self._withdraw()
+                self._session = 0
                 self.unfit = str(from_json(message.control).get("why"))
                 self._notify(
                     f"the data server at {self.address} would make other batches, and is not used: {self.unfit}"
@@ -204,13 +200,14 @@ class Link:
                 raise Refused("kind")
         return None
 
-    def _join(self, nonce: Any) -> None:
-        self._withdraw()
-        self._session = secrets.randbits(63)
-        self._offered = Slots(self.window, self._slot_bytes)
-        joining = {"nonce": nonce, "name": self._name, "terms": self._terms}
-        joining |= {"area": self._offered.area.address, "slot_bytes": self._slot_bytes}
-        self._send(Header(DataMessageKind.JOIN, session=self._session), as_json(joining))
+    def _join(self) -> None:
+        """Ask to join: the same until there is a reply, so that a late one counts and a lost one costs nothing."""
+        if self._offered is None:
+            self._session = secrets.randbits(62) + 1
+            self._offered = Slots(self.window, self._slot_bytes)
+        area = {"area": self._offered.area.address, "slot_bytes": self._slot_bytes}
+        joining = as_json({"name": self._name, "terms": self._terms, **area})
+        self._send(Header(DataMessageKind.JOIN, session=self._session), joining)
 
     def _welcome(self, shared: bool) -> None:
         self.joined = True
@@ -263,7 +260,7 @@ class Link:
 
     def _send(self, header: Header, control: bytes = b"") -> bool:
         try:
-            self.channel.send_multipart(self._seal.frames(header, control), zmq.NOBLOCK)
+            self.channel.send_multipart(WIRE.frames(header, control), zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

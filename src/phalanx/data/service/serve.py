@@ -1,8 +1,6 @@
 """The main of a data server: make the batches that trainers lease, until a signal ends it."""
 
-import os
 import signal
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -17,6 +15,7 @@ from phalanx.data.service.batch_workers import BatchWorkers, FinishedBatch
 from phalanx.data.service.journal import Journal
 from phalanx.data.service.server import Server
 from phalanx.data.service.terms import Terms
+from phalanx.net.handover import Handover
 from phalanx.net.poll_loop import TICK_S, PollLoop, drain, stop_on
 from phalanx.net.server_channel import ServerChannel
 
@@ -27,26 +26,6 @@ _OPTIONS = {
     zmq.HEARTBEAT_IVL: 5_000,
     zmq.HEARTBEAT_TIMEOUT: 30_000,
 }
-
-
-class _FinishedQueue:
-    """Batches on their way from the threads that make them to the loop, which a pipe wakes up."""
-
-    def __init__(self) -> None:
-        self._batches: deque[FinishedBatch] = deque()
-        self.reader, self._writer = os.pipe()
-
-    def put(self, done: FinishedBatch) -> None:
-        self._batches.append(done)
-        os.write(self._writer, b".")
-
-    def drain(self, handler: Callable[[FinishedBatch], None]) -> None:
-        for _ in os.read(self.reader, 64):
-            handler(self._batches.popleft())
-
-    def close(self) -> None:
-        os.close(self.reader)
-        os.close(self._writer)
 
 
 def serve(
@@ -69,7 +48,7 @@ def serve(
     monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     journal = Journal(log, say)
     with ExitStack() as stack:  # what is entered last is left first
-        finished = _FinishedQueue()
+        finished = Handover[FinishedBatch]()
         stack.callback(finished.close)
         stack.callback(context.destroy, linger=_LINGER_MS)
         stack.callback(channel.close, _LINGER_MS / 1000)
@@ -77,7 +56,7 @@ def serve(
         stack.callback(socket.disable_monitor)
         stack.callback(journal.close)
         batch_workers = BatchWorkers(pipeline, pool, finished.put)
-        server = Server(channel, key, batch_workers, terms, journal)
+        server = Server(channel, batch_workers, terms, journal)
         stack.callback(server.close)
         stack.callback(batch_workers.close)
         bound = channel.address

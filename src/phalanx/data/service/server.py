@@ -11,21 +11,19 @@ from phalanx.data.service.body import unpack_lease
 from phalanx.data.service.journal import Journal
 from phalanx.data.service.session import Session
 from phalanx.data.service.terms import Terms, difference
-from phalanx.data.service.wire import NO_SLOT, WIRE, DataMessageKind, Header, make_seal
+from phalanx.data.service.wire import NO_SLOT, WIRE, DataMessageKind, Header
 from phalanx.net import shared_memory as memory
 from phalanx.net.client_channel import Sent
+from phalanx.net.control import MAX_MESSAGE_BYTES, Refused, as_json, from_json
 from phalanx.net.messages import pack_error
 from phalanx.net.request_server import PeerRequest, RequestServer
-from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused, as_json, from_json
 from phalanx.net.server_channel import ServerChannel
 
 
 class Server:
     """The sessions of one data server. `handle` takes one message, and never raises because of it."""
 
-    def __init__(
-        self, channel: ServerChannel, key: str, batch_workers: BatchWorkers, terms: Terms, journal: Journal
-    ) -> None:
+    def __init__(self, channel: ServerChannel, batch_workers: BatchWorkers, terms: Terms, journal: Journal) -> None:
         self._batch_workers, self._terms, self._journal = batch_workers, terms, journal
         handlers = {
             DataMessageKind.JOIN: self._join,
@@ -33,10 +31,10 @@ class Server:
             DataMessageKind.PING: self._ping,
             DataMessageKind.GOODBYE: self._goodbye,
         }
-        self._requests = RequestServer(channel, make_seal(key), WIRE, journal.refused, handlers)
+        self._requests = RequestServer(channel, WIRE, journal.refused, handlers)
         self._sessions: dict[bytes, Session] = {}
         self._sending: deque[tuple[Sent, int]] = deque()  # pixels that zmq has not sent yet
-        self._proven: set[int] = set()  # descriptors of connections that have proven the key
+        self._known: set[int] = set()  # descriptors of connections that have sent a message of ours
 
     @property
     def sending(self) -> bool:
@@ -47,12 +45,12 @@ class Server:
         """One message, as zmq frames."""
         request = self._requests.handle(frames)
         if request is not None:
-            self._proven.add(int(request.frame.get(zmq.SRCFD)))
+            self._known.add(int(request.frame.get(zmq.SRCFD)))
 
     def disconnected(self, descriptor: int) -> None:
-        """A connection has ended. If it never proved the key, it counts as refused, whatever it sent."""
-        if descriptor in self._proven:
-            self._proven.discard(descriptor)
+        """A connection has ended. If it never sent a message of ours, it counts as refused."""
+        if descriptor in self._known:
+            self._known.discard(descriptor)
         else:
             self._journal.refused["connection"] += 1
 
@@ -90,8 +88,10 @@ class Server:
             session.close()
 
     def _join(self, request: PeerRequest[Header]) -> None:
+        joined = self._sessions.get(request.identity)
+        if joined is not None and joined.number == request.header.session:
+            return self._welcome(request, joined)  # it asks again: the reply was lost, or late
         sent = from_json(request.message.control)
-        self._requests.challenges.check(request.identity, sent.get("nonce"))
         if not isinstance(expected := sent.get("terms"), dict):
             raise Refused("garbage")
         session = Session.of(request.header.session, request.identity, sent)
@@ -104,7 +104,10 @@ class Server:
         shared = session.area is not None
         by = "shared memory" if shared else "the network"
         self._journal.note("join", f"{session.name} joins, by {by}", trainer=session.name, shared_memory=shared)
-        return self._reply(request, DataMessageKind.WELCOME, as_json({"shared": shared}))
+        return self._welcome(request, session)
+
+    def _welcome(self, request: PeerRequest[Header], session: Session) -> None:
+        self._reply(request, DataMessageKind.WELCOME, as_json({"shared": session.area is not None}))
 
     def _lease(self, request: PeerRequest[Header]) -> None:
         header, session = request.header, self._sessions.get(request.identity)

@@ -7,14 +7,14 @@ import torch
 
 from phalanx.data.service.wire import NO_SLOT
 from phalanx.net import shared_memory as memory
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """A trainer that has proven the key and expects the batches that this server makes; new each time that it joins."""
+    """A trainer that expects the batches that this server makes; new each time that it joins."""
 
     number: int
     identity: bytes

@@ -6,7 +6,7 @@ from collections import deque
 import torch
 
 from phalanx.net import shared_memory as memory
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 
 # Batches that a trainer holds without a copy: one that it trains on, one that waits for it, one between the two.
 # If it holds more, it gets copies, so that it may hold as many as it likes.

@@ -12,7 +12,7 @@ from phalanx.data.decode.jpeg import decoder_status
 from phalanx.data.order import Work
 from phalanx.data.pipeline import Pipeline
 from phalanx.net.code import CodeReport, other_code
-from phalanx.net.seal import as_json
+from phalanx.net.control import as_json
 
 Terms = dict[str, Any]
 
@@ -24,7 +24,8 @@ _NOT_COMPARED = {
     *("data.quarantine", "data.val", "data.val_labels", "data.crop_share", "data.mean", "data.std", "data.drop_last"),
     *("data.threads", "data.prefetch", "data.bad_images", "data.bad_images_cap"),
     *("data.service", "data.servers", "data.service_key", "data.service_timeout_s", "data.service_fallback"),
-    *("augment.erase", "augment.mixup", "augment.cutmix"),
+    *("augment.erase", "augment.mixup", "augment.cutmix"),  # what trainers do themselves
+    *("augment.mix_probability", "augment.mix_switch", "augment.mix_until"),
 }
 _MOST_TOLD, _SHOWN = 20, 200  # differences, and characters of each value
 _PROBES = 8  # samples that both sides make and compare
@@ -45,6 +46,7 @@ def terms_of(config: RunConfig, pipeline: Pipeline, process: str) -> Terms:
     return {
         **settings,
         "train.seed": config.train.seed,
+        "epochs of views": pipeline.view_epochs,
         "image size": pipeline.framing.size,
         "training samples": len(source),
         "channels": source.channels,

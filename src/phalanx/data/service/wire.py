@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Self
 
-from phalanx.net.messages import BaseHeader, Message, Seal, Wire
+from phalanx.net.messages import BaseHeader, Message, Wire
 
 NO_SLOT = -1
 
@@ -12,19 +12,17 @@ NO_SLOT = -1
 class DataMessageKind(IntEnum):
     """What a message is. The first group goes from trainer to server, the second from server to trainer."""
 
-    HELLO = 1  # → CHALLENGE
-    JOIN = 2  # the challenge, answered; what data is expected; shared memory → WELCOME or UNFIT
-    LEASE = 3  # make this batch → BATCH, TROUBLE or UNKNOWN
-    PING = 4  # → PONG
-    GOODBYE = 5
+    JOIN = 1  # what data is expected; shared memory → WELCOME or UNFIT
+    LEASE = 2  # make this batch → BATCH, TROUBLE or UNKNOWN
+    PING = 3  # → PONG
+    GOODBYE = 4
 
-    CHALLENGE = 32
-    WELCOME = 33
-    UNFIT = 34  # this server would make other batches, and why
-    BATCH = 35
-    TROUBLE = 36  # that batch cannot be made, and why
-    PONG = 37
-    UNKNOWN = 38  # a lease of a trainer that has not joined: the server was started anew
+    WELCOME = 32
+    UNFIT = 33  # this server would make other batches, and why
+    BATCH = 34
+    TROUBLE = 35  # that batch cannot be made, and why
+    PONG = 36
+    UNKNOWN = 37  # a lease of a trainer that has not joined: the server was started anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +43,11 @@ class Header(BaseHeader):
 
 WIRE = Wire(
     magic=b"PHLD",
-    version=3,
+    version=4,
     header=Header,
     kinds=DataMessageKind,
     own_fields="iQQIdd",
-    hello=DataMessageKind.HELLO,
-    challenge=DataMessageKind.CHALLENGE,
     failed=DataMessageKind.TROUBLE,
 )
 
 DataMessage = Message[Header]
-
-
-def make_seal(key: str) -> Seal[Header]:
-    return Seal(key, WIRE)

@@ -16,6 +16,7 @@ from PIL import Image
 
 from phalanx.config.schema import DataConfig
 from phalanx.data.base import Framing, Pixels, Read, View
+from phalanx.data.decode.gpu import gpu_decoder
 from phalanx.data.decode.images import FAST, BadImage, Decoding, Target, ViewsOf, decode_all
 from phalanx.data.decode.jpeg import decoder_status, find_decoder
 from phalanx.data.decode.limits import Limits
@@ -219,7 +220,8 @@ def decoded_as(config: DataConfig, source: Labelled) -> Labelled:
     """The source with the decoding of the configuration, if its images are compressed."""
     if not isinstance(source, EncodedSource):
         return source
-    return replace(source, decoding=Decoding(config.decode == "exact", config.exif_orientation, Limits.of(config)))
+    gpu = gpu_decoder() if config.decode == "gpu" else None
+    return replace(source, decoding=Decoding(config.decode == "exact", config.exif_orientation, Limits.of(config), gpu))
 
 
 def slow_decoding(source: Labelled) -> list[str]:

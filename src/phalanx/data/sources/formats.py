@@ -57,6 +57,27 @@ USER_CODE = "python"  # instead of a format: the user's own dataset
 HUB = "hf"  # its path is a name: hf://USER/NAME
 
 
+def refuse_unknown_format(text: str) -> None:
+    """Refuse FORMAT:PATH with a format that does not exist. What the path holds is seen where it is."""
+    name, colon, _ = text.partition(":")
+    if colon and not _is_other(text) and not _path(text).exists() and re.fullmatch(r"\w[\w+-]+", name):
+        _refuse_format(name, text)
+
+
+def _refuse_format(name: str, text: str) -> None:
+    if name not in FORMATS:
+        raise UserError(
+            f"{name!r} is not a format of data",
+            why=f"{text!r} is not an existing path, so the part before the colon is read as a format",
+            remedy=nearest(name, FORMATS),
+        )
+
+
+def _is_other(text: str) -> bool:
+    """Whether it is remote, the user's code, or on the hub."""
+    return bool(is_remote(text) or is_data_reference(text) or is_hub_name(text) or is_pattern(text))
+
+
 def recognise(text: str, remote_options: Mapping[str, Any] | None = None) -> tuple[str, Path]:
     """(format, path) of what the user wrote. What exists is a path, whatever colons are in it.
 
@@ -85,12 +106,7 @@ def recognise(text: str, remote_options: Mapping[str, Any] | None = None) -> tup
         return _recognised(path), path
     if not colon or not re.fullmatch(r"\w[\w+-]+", name):  # one letter is a drive of Windows
         raise _not_there(text)
-    if name not in FORMATS:
-        raise UserError(
-            f"{name!r} is not a format of data",
-            why=f"{text!r} is not an existing path, so the part before the colon is read as a format",
-            remedy=nearest(name, FORMATS),
-        )
+    _refuse_format(name, text)
     if not FORMATS[name].has_path:
         if rest:
             raise UserError(f"{name} takes no path", why=f"{rest!r} follows it", remedy=f"write {name} alone")

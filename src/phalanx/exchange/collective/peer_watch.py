@@ -1,5 +1,6 @@
 """The workers of a collective job watch one another, and end together when one is lost."""
 
+import contextlib
 import json
 import os
 import sys
@@ -7,7 +8,7 @@ import threading
 from urllib.parse import urlsplit
 
 from phalanx.config.role import Role
-from phalanx.errors import EXIT_USER, UserError
+from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
 from phalanx.exchange.base import LostWorker
 from phalanx.exchange.collective.connectivity import trainer_of
 from phalanx.exchange.collective.gloo import listening_address, open_sockets, shut_down_connections
@@ -25,8 +26,10 @@ class PeerWatch:
     """The connections to the other workers. All workers make theirs at the same time, at the store."""
 
     def __init__(self, store: Store, role: Role, timeout_s: float, silence_s: float) -> None:
+        self.aborts_nccl = False  # whether the process group is NCCL's
         self._before: set[str] | None = None
-        self._elastic = role.elastic
+        self._must_leave = not role.elastic or role.launcher != "phalanx"
+        self._code = EXIT_REFORM if role.elastic else EXIT_USER
         self._noticed = threading.Event()
         address = LOOPBACK if role.one_machine else listening_address()
         self._listener = Listener(address, role.key, silence_s, _known_ports(role))
@@ -62,8 +65,11 @@ class PeerWatch:
         self._before = open_sockets()
 
     def lost(self) -> LostWorker | None:
-        """The loss of a worker, if one is lost."""
-        return self._watch.lost() if self._watch is not None else None
+        """For the training thread: the loss of a worker, if one is lost."""
+        loss = self._watch.lost() if self._watch is not None else None
+        if loss is not None:
+            self._noticed.set()
+        return loss
 
     def known(self) -> LostWorker | None:
         """For the training thread, after a collective has failed: the lost worker, as far as is known."""
@@ -81,10 +87,12 @@ class PeerWatch:
         """In the watch's thread: make the collective fail that the training thread is in, or the next one."""
         if self._before is not None:
             shut_down_connections(but=self._before)
-        if not self._elastic:  # its launcher ends workers that do not save and end in time
+        if self._must_leave:  # otherwise the launcher ends workers that do not save and end in time
             timer = threading.Timer(_LEAVE_S, self._end, [loss])
             timer.daemon = True
             timer.start()
+        if self.aborts_nccl:  # or its kernels, and whoever waits for them, wait until the time limit
+            abort_nccl()
 
     def _end(self, loss: LostWorker) -> None:
         """End the process: the training thread is in code that does not notice, and the job is over."""
@@ -92,7 +100,17 @@ class PeerWatch:
             sys.stdout.flush()
             leave_ending(loss)
             say(f"error: {loss}")
-            os._exit(EXIT_USER)
+            os._exit(self._code)
+
+
+def abort_nccl() -> None:
+    """Have NCCL's kernels end without a result. Whoever waited for them has to ask the watch."""
+    import torch.distributed as dist
+
+    # Not torch's `_abort_process_group`: it also forgets the group, and later calls would fail as mistakes of ours.
+    if (group := dist.group.WORLD) is not None:
+        with contextlib.suppress(RuntimeError):  # it may be on its way out
+            group.abort()
 
 
 def _refuse_loopback(found: list[tuple[str, str]]) -> None:
@@ -109,6 +127,6 @@ def _refuse_loopback(found: list[tuple[str, str]]) -> None:
 
 def _known_ports(role: Role) -> set[int]:
     """Ports of the job's other processes, which may not listen yet."""
-    places = [role.master, *role.servers, *role.data]
+    places = [role.master, *role.servers, *role.data, *role.teachers]
     ports = [place.rpartition(":")[2] for place in places if not place.startswith("ipc:")]
     return {int(port) for port in ports if port.isdecimal()}

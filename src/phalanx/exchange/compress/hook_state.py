@@ -48,7 +48,7 @@ class HookState(ABC):
                 return future.then(lambda done: self._finish(done, finish, buffer))
             except CollectiveFailed as failed:
                 self._note(failed.__cause__)
-        unsummed: Future[Tensor] = Future()
+        unsummed: Future[Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
         unsummed.set_result(buffer)
         return unsummed
 

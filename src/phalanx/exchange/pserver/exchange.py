@@ -65,9 +65,12 @@ def pserver_exchange(
         group,
         PserverState(model, parameters, group, joined=rejoined),
         residuals=residuals,
+        sends_in_backward=overlap,
         recovery=PserverRecovery(parameters, residuals) if lockstep else None,
         joined_step=welcomes[0]["step"] if rejoined else None,  # the first server adds up numbers, so its step counts
         rejoin=None if lockstep else PserverRejoin(parameters, gradients),
+        stopping=lambda: servers.stopping,
+        leave_unfinished=servers.leave_unfinished,
     )
     for close in (watch.close, servers.close, gradients.close):  # the last one is called first
         made.connections.callback(close)

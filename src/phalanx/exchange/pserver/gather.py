@@ -13,8 +13,8 @@ from phalanx.exchange.pserver.link import Link
 from phalanx.exchange.pserver.members import cannot_join
 from phalanx.exchange.pserver.wire import MessageKind
 from phalanx.net.code import CodeReport, refuse_other_code
+from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.key import key_for
-from phalanx.net.seal import Refused, as_json, from_json
 from phalanx.net.waiting import pauses
 
 
@@ -39,9 +39,8 @@ class ServerRendezvous:
     def _ask_until_complete(self, link: Link, topic: str, text: str) -> list[str]:
         deadline, pause_s = time.monotonic() + self._timeout_s, pauses()
         while True:
-            mine = {"nonce": link.challenge(), "topic": topic, "world": self._role.world, "text": text}
-            # Not repeated: a challenge can be used once.
-            reply = from_json(link.request(link.header(MessageKind.GATHER), as_json(mine), repeat=False).control)
+            mine = {"topic": topic, "world": self._role.world, "text": text}
+            reply = from_json(link.request(link.header(MessageKind.GATHER), as_json(mine)).control)
             refuse_other_code(self._code, [CodeReport.from_data(reply.get("code"), f"the server at {link.address}")])
             if not reply["missing"]:
                 return [str(each) for each in reply["texts"]]

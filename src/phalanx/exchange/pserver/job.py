@@ -17,7 +17,7 @@ from phalanx.exchange.compress.codecs import make_codec
 from phalanx.exchange.compress.spec import parse_compression
 from phalanx.exchange.pserver.slices import Layout, Slice, cut, needs_whole
 from phalanx.exchange.pserver.to_half import HALF_TYPES
-from phalanx.net.seal import MAX_MESSAGE_BYTES, Refused
+from phalanx.net.control import MAX_MESSAGE_BYTES, Refused
 from phalanx.optim.schedule import Schedule
 
 MOST_WORKERS = 1 << 16

@@ -1,4 +1,4 @@
-"""A worker's connection to one parameter server: joining it, requests, and replies that are proven and in time."""
+"""A worker's connection to one parameter server: joining it, requests, and replies that come in time."""
 
 import secrets
 import time
@@ -17,14 +17,14 @@ from phalanx.exchange.liveness import CONNECT_S, Ending, LivenessWatch, heartbea
 from phalanx.exchange.pserver.job import ServerJob
 from phalanx.exchange.pserver.members import places_of
 from phalanx.exchange.pserver.slices import Slice
-from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage, make_seal
+from phalanx.exchange.pserver.wire import WIRE, Header, MessageKind, ServerMessage
 from phalanx.machine.process_state import hindrance
 from phalanx.net import shared_memory as memory
 from phalanx.net.client_channel import ClientChannel
 from phalanx.net.code import CodeReport
+from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.encryption import Encrypt, encrypts
 from phalanx.net.messages import Buffer, unpack_error
-from phalanx.net.seal import Refused, as_json, from_json
 from phalanx.net.waiting import say
 
 _RESEND_S = 5.0  # after which a request is repeated: all of them may arrive twice, and the reply shows life
@@ -63,7 +63,6 @@ class Link:
             context, address, key, encrypt=encrypts(encrypt, address), options=options, silence_s=silence_s
         )
         self.channel.connect("parameter server", "tcp://HOST:PORT or ipc:///PATH")
-        self._seal = make_seal(key)
         self._process: memory.ProcessWatch | None = None  # the server's, where it is on this machine
         self._waited_s, self._looked = 0.0, time.monotonic()
         self._cut_off: float | None = None  # when it was lost and its host could not be reached, at last
@@ -74,6 +73,7 @@ class Link:
         self._places: dict[int, int] = {}
         self._parameters: Tensor | None = None  # the server's own memory, where it is shared
         self.shared = False
+        self.stopping = False  # whether the server asks its workers to save and leave
         self._push_replies: deque[ServerMessage] = deque()
         self._area: memory.SharedMemory | None = None
         self._earlier: list[int] = []  # incarnations under which this process was taken for lost
@@ -83,14 +83,14 @@ class Link:
     # Joining
 
     def join(self, job: ServerJob) -> dict[str, Any]:
-        """Prove the key, describe the job, share memory where possible. Returns the server's welcome."""
+        """Describe the job, share memory where possible. Returns the server's welcome."""
+        self.hello()  # a sign of life: the welcome takes as long as making the optimizer
         self._places, size = places_of(job.slices_of(self.number))
         self._area = self._area or memory.create(size)
-        described = {"nonce": self.challenge(), "job": job.described(), "area": self._area.address}
+        described = {"job": job.described(), "area": self._area.address}
         described["code"] = CodeReport.of(f"trainer-{self.rank}").to_data()
         joining = as_json({**described, "own": self._earlier} if self._earlier else described)
-        # Not repeated: a challenge can be used once. If it gets lost, the time-out ends the wait.
-        welcome = from_json(self.request(self.header(MessageKind.JOIN), joining, repeat=False).control)
+        welcome = from_json(self.request(self.header(MessageKind.JOIN), joining).control)
         if self._watch is not None:
             self._watch.expect(self.address)
         self.shared = bool(welcome["shared"])
@@ -113,9 +113,9 @@ class Link:
         self._push_replies.clear()
         return self.join(job)
 
-    def challenge(self) -> str:
-        """A number from the server, which a message repeats to prove that it is no recording."""
-        return str(from_json(self.request(self.header(MessageKind.HELLO)).control)["nonce"])
+    def hello(self) -> None:
+        """Wait until the server replies; a process that is no server of this job does not."""
+        self.request(self.header(MessageKind.HELLO))
 
     # Memory of slices
 
@@ -144,7 +144,7 @@ class Link:
         return Header(kind, self.rank, self.incarnation, self._sequence, slice=number, length=length)
 
     def send(self, header: Header, control: bytes = b"", body: Buffer | None = None) -> None:
-        frames = self._seal.frames(header, control, body)
+        frames = WIRE.frames(header, control, body)
         self.bytes_sent += sum(len(frame) for frame in frames)
         self.channel.send_multipart(frames, copy=False)
 
@@ -162,12 +162,10 @@ class Link:
 
     # Requests and replies
 
-    def request(
-        self, header: Header, control: bytes = b"", body: Buffer | None = None, *, repeat: bool = True
-    ) -> ServerMessage:
-        """Send, and wait for the reply to this very message."""
+    def request(self, header: Header, control: bytes = b"", body: Buffer | None = None) -> ServerMessage:
+        """Send, again now and then, and wait for the reply to this very message."""
         self.send(header, control, body)
-        return self._wait_for(header, lambda: self.send(header, control, body) if repeat else None)
+        return self._wait_for(header, lambda: self.send(header, control, body))
 
     def request_slice(self, header: Header, slice_: Slice) -> ServerMessage:
         """The same with the bytes in the slice's outbox."""
@@ -191,7 +189,7 @@ class Link:
             except zmq.Again:
                 return None
             try:
-                message = self._seal.unpack(frames)
+                message = WIRE.unpack(frames)
             except Refused:
                 continue  # not from a server of this job
             if message.header.incarnation != self.incarnation:
@@ -201,6 +199,9 @@ class Link:
             self.bytes_received += sum(len(frame) for frame in frames)
             if message.header.kind is MessageKind.GIVEN_UP:
                 raise given_up(self.rank, str(from_json(message.control).get("after")))
+            if message.header.kind is MessageKind.STOPPING:
+                self.stopping = True
+                continue
             if message.header.kind is not MessageKind.FAILED:
                 return message
             error = unpack_error(message.control, LostWorker, PlaceTaken)

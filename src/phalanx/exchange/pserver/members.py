@@ -11,7 +11,7 @@ from phalanx.exchange.base import PlaceTaken
 from phalanx.exchange.pserver.slices import Slice, offsets
 from phalanx.exchange.pserver.wire import Header, MessageKind
 from phalanx.machine.process_state import hindrance
-from phalanx.net.seal import Refused
+from phalanx.net.control import Refused
 from phalanx.net.shared_memory import TOKEN_BYTES, ProcessWatch
 
 
@@ -46,6 +46,7 @@ class Member:
     heard: float = field(default_factory=time.monotonic)
     reducing: Header = field(default_factory=lambda: Header(MessageKind.REDUCE))  # the last sum that it asked for
     reduced: tuple[Header, bytes] | None = None  # the last sum that it got, in case it asks again
+    welcome: bytes = b""  # what it was told when it joined, in case it asks again
 
     def slot(self, slice_: Slice) -> Tensor:
         """The slice's place in the worker's area, as bytes."""
@@ -74,6 +75,11 @@ class Members:
             raise Refused("incarnation")
         member.heard = time.monotonic()
         return member
+
+    def joined_by(self, identity: bytes, header: Header) -> Member | None:
+        """The member that this very request has made already, if it was sent twice."""
+        member = self._by_identity.get(identity)
+        return member if member and (member.rank, member.incarnation) == (header.worker, header.incarnation) else None
 
     def add(self, member: Member) -> None:
         self.by_rank[member.rank] = member

@@ -6,6 +6,7 @@ frozen and wakes up has the same rank as the process that replaced it, and takes
 zmq closes a connection that is silent. The server checks one by sending an empty message, which fails if it is closed.
 """
 
+import math
 from collections.abc import Iterable
 
 import zmq
@@ -18,7 +19,7 @@ class Presence:
 
     def __init__(self, socket: "zmq.Socket[bytes]", key: str, silence_s: float, look_s: float) -> None:
         self._socket, self._key, self.silence_s = socket, key, silence_s
-        self._looks = max(2, round(grace_s(silence_s) / look_s))
+        self._looks = 1 + max(1, math.ceil(grace_s(silence_s) / look_s))  # the first only begins the grace
         self._joined: dict[int, bytes] = {}  # by rank: the connection that it joined by
         self._missed: dict[int, int] = {}  # of workers that have been connected: failed checks in a row
         self._gone: dict[int, None] = {}  # ranks that are gone, in that order

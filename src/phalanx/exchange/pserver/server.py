@@ -19,12 +19,12 @@ from phalanx.exchange.pserver.members import Loss, Member, Members, cannot_join,
 from phalanx.exchange.pserver.presence import Presence
 from phalanx.exchange.pserver.slice_server import SliceServer
 from phalanx.exchange.pserver.sums import Sums
-from phalanx.exchange.pserver.wire import WIRE, Header, MessageKind, ServerMessage, make_seal
+from phalanx.exchange.pserver.wire import WIRE, Header, MessageKind, ServerMessage
 from phalanx.net import shared_memory as memory
 from phalanx.net.code import CodeReport, refuse_other_code
+from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.messages import pack_error
 from phalanx.net.request_server import PeerRequest, RequestServer
-from phalanx.net.seal import Refused, as_json, from_json
 from phalanx.net.server_channel import ServerChannel
 from phalanx.net.waiting import Patience, say
 
@@ -40,7 +40,6 @@ class Server:
         self,
         channel: ServerChannel,
         number: int,
-        key: str,
         journal: Journal,
         presence: Presence,
         patience_s: float | None = None,
@@ -55,7 +54,10 @@ class Server:
         self._runs = CodeReport.of(f"server-{number}")
         self.members = Members()
         self.finished = False
-        self._requests = RequestServer(channel, make_seal(key), WIRE, journal.refused, self._handlers())
+        self.trained = False  # once all workers have left: whether that was the end of training
+        self._unfinished = False  # whether a worker left before that
+        self._stopping = False
+        self._requests = RequestServer(channel, WIRE, journal.refused, self._handlers())
         self._sums = Sums(self.members, self._requests)
         self._slices: SliceServer | None = None  # once the first worker has described the job
         self._gathered = Gathered()
@@ -85,6 +87,7 @@ class Server:
             return lambda request: self._from_member(handler, request)
 
         handlers = {
+            MessageKind.HELLO: self._hello,
             MessageKind.JOIN: self._join,
             MessageKind.GATHER: self._gather,
             MessageKind.LOST: self._declared_lost,
@@ -143,8 +146,11 @@ class Server:
 
     # Joining
 
+    def _hello(self, request: PeerRequest[Header]) -> None:
+        self._requests.send(request.identity, request.header.reply(MessageKind.DONE))
+
     def _gather(self, request: PeerRequest[Header]) -> None:
-        sent = self._proven(request)
+        sent = self._sent(request)
         rank = request.header.worker
         missing, texts = self._gathered.take(rank, sent, self._slices.job.world if self._slices is not None else None)
         self._presence.expect(rank)
@@ -156,8 +162,12 @@ class Server:
         self._requests.send(request.identity, request.header.reply(MessageKind.GATHERED), gathered)
 
     def _join(self, request: PeerRequest[Header]) -> None:
-        sent = self._proven(request)
+        sent = self._sent(request)
         rank = request.header.worker
+        if (joined := self.members.joined_by(request.identity, request.header)) is not None:
+            # It asks again: making the optimizer took long, or the reply was lost with the connection.
+            self._requests.send(request.identity, request.header.reply(MessageKind.WELCOME), joined.welcome)
+            return
         refuse_other_code(self._runs, [CodeReport.from_data(sent.get("code"), f"trainer-{rank}")])
         job = ServerJob.from_description(sent.get("job", {}))
         for named in (job.optim.name, job.schedule.kind):
@@ -175,12 +185,12 @@ class Server:
         step = slices.step_to_join() if rejoined else None
         member = self._member(request, sent.get("area"), slices, -1 if step is None else step)
         slices.prepare(member, step)
+        welcome: dict[str, Any] = {"shared": member.shared, "area": slices.area.address, "filled": slices.filled}
+        member.welcome = as_json(welcome | {"rejoined": rejoined, "step": step or 0})
         self.members.add(member)
         self._presence.expect(rank, joined_by=member.identity)
         self._journal.write("join", {"worker": rank, "rejoined": rejoined, "shared_memory": member.shared})
-        welcome: dict[str, Any] = {"shared": member.shared, "area": slices.area.address, "filled": slices.filled}
-        welcome |= {"rejoined": rejoined, "step": step or 0}
-        self._requests.send(request.identity, request.header.reply(MessageKind.WELCOME), as_json(welcome))
+        self._requests.send(request.identity, request.header.reply(MessageKind.WELCOME), member.welcome)
         if "own" in sent and self._number == 0:
             say(f"server-0: {self.members.named(rank)} is back, and goes on with step {step or 0}")
 
@@ -199,10 +209,9 @@ class Server:
             if rank in self.members.by_rank:  # another server took it for lost, and this one did not yet
                 self._remove(rank, Loss("it joined again"))
 
-    def _proven(self, request: PeerRequest[Header]) -> dict[str, Any]:
-        """What a worker sends with its challenge. After a loss it gets that error instead."""
+    def _sent(self, request: PeerRequest[Header]) -> dict[str, Any]:
+        """What a worker sends to gather or join. After a loss it gets that error instead."""
         sent = from_json(request.message.control)
-        self._requests.challenges.check(request.identity, sent.get("nonce"))
         self._refuse_after_loss()
         return sent
 
@@ -259,11 +268,12 @@ class Server:
         self._requests.send(member.identity, message.header.reply(MessageKind.DONE))
         self._journal.write("goodbye", {"worker": member.rank})
         self.members.left.append(member.rank)
+        self._unfinished |= message.header.slice > 0
         self._remove(member.rank)
         self.finished = not self.members.live  # a worker that was lost has nothing to come back to
+        self.trained = self.finished and not self._unfinished
 
     def _declared_lost(self, request: PeerRequest[Header]) -> None:
-        self._requests.challenges.check(request.identity, from_json(request.message.control).get("nonce"))
         self.lose(request.header.worker, "the launcher says so")
         self._requests.send(request.identity, request.header.reply(MessageKind.DONE))
 
@@ -280,10 +290,25 @@ class Server:
         self.slices.advance_all()
         self._sums.send_complete()
 
+    def stop(self) -> None:
+        """Asked to end: ask the workers to save and leave, and wait for those that are connected."""
+        if not self._stopping and self._number == 0:
+            say("server-0: told to end; the workers save and leave first")
+        self._stopping = True
+        self._ask_to_leave()
+
+    def _ask_to_leave(self) -> None:
+        """Again at each tick: a worker may join only now, or lose its connection."""
+        for member in self.members.by_rank.values():
+            self._requests.send(member.identity, Header(MessageKind.STOPPING, member.rank, member.incarnation))
+        self.finished |= not self._any_here(self.members.live)
+
     # Losses
 
     def tick(self) -> None:
         """Once a second or so: which workers are gone, and which have been silent too long while others wait?"""
+        if self._stopping:
+            self._ask_to_leave()
         if self._slices is None:
             return self._tick_early()
         job = self._slices.job

@@ -19,7 +19,6 @@ from phalanx.exchange.pserver.slices import Slice
 from phalanx.exchange.pserver.wire import MessageKind, ServerMessage
 from phalanx.net.encryption import Encrypt
 from phalanx.net.key import key_for
-from phalanx.net.seal import as_json
 
 _LOOK_MS = 500  # between looks at whether the servers still live
 
@@ -40,6 +39,7 @@ class Servers:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self._next_look = 0.0
+        self._unfinished = False
         self.links: list[Link] = []
         key = key_for(role.servers, role.key)
         for number, address in enumerate(role.servers):
@@ -97,11 +97,20 @@ class Servers:
         for link in self.links:
             link.request(link.header(MessageKind.LEAVING))
 
+    @property
+    def stopping(self) -> bool:
+        """Whether a server was told to end, and asks the workers to save and leave before it does."""
+        return any(link.stopping for link in self.links)
+
+    def leave_unfinished(self) -> None:
+        """Have `close` tell the servers that training is to go on later, in another job."""
+        self._unfinished = True
+
     def close(self) -> None:
         """Leave the job, and disconnect."""
         for link in self.links:
             with suppress(UserError):  # a server that has gone needs no goodbye
-                link.request(link.header(MessageKind.GOODBYE))
+                link.request(link.header(MessageKind.GOODBYE, int(self._unfinished)))
             link.close()
         self.links = []
         self._context.term()
@@ -113,8 +122,7 @@ def declare_lost(role: Role, rank: int, timeout_s: float = 10.0) -> None:
     for number, address in enumerate(role.servers):
         link = Link(context, number, address, key_for(role.servers, role.key), rank, timeout_s)
         try:
-            nonce = link.challenge()
-            link.request(link.header(MessageKind.LOST), as_json({"nonce": nonce}), repeat=False)
+            link.request(link.header(MessageKind.LOST))
         finally:
             link.close()
     context.term()

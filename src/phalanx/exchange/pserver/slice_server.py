@@ -18,8 +18,8 @@ from phalanx.exchange.pserver.slice_state import SliceState
 from phalanx.exchange.pserver.slices import views
 from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage
 from phalanx.net import shared_memory as memory
+from phalanx.net.control import Refused
 from phalanx.net.request_server import RequestServer
-from phalanx.net.seal import Refused
 
 
 class SliceServer:

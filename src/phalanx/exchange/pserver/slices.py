@@ -152,7 +152,7 @@ def like(layout: Layout, value: "Tensor") -> "Tensor":
         return value
     import torch
 
-    return torch.empty_strided(layout.shape, layout.stride, dtype=value.dtype).copy_(value)
+    return torch.empty_strided(layout.shape, layout.stride, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def needs_whole(config: OptimConfig) -> bool:

@@ -5,8 +5,8 @@ import numpy as np
 from phalanx.exchange.pserver.members import Member, Members
 from phalanx.exchange.pserver.reduce import Reduces
 from phalanx.exchange.pserver.wire import Header, MessageKind, ServerMessage
+from phalanx.net.control import Refused
 from phalanx.net.request_server import RequestServer
-from phalanx.net.seal import Refused
 
 
 class Sums:

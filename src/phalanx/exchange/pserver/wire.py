@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from phalanx.net.messages import BaseHeader, Message, Seal, Wire
+from phalanx.net.messages import BaseHeader, Message, Wire
 
 
 class MessageKind(IntEnum):
     """What a message is. The first group goes from worker to server, the second from server to worker."""
 
-    HELLO = 1  # → CHALLENGE
-    JOIN = 2  # the challenge, answered; the job; shared memory → WELCOME
+    HELLO = 1  # are you there? → DONE
+    JOIN = 2  # the job; shared memory → WELCOME
     VALUES = 3  # a slice's parameters, from rank 0 → DONE
     LOAD = 4  # a slice's optimizer state → DONE
     PUSH = 5  # a slice's gradient → UPDATED
@@ -19,24 +19,24 @@ class MessageKind(IntEnum):
     PULL = 8  # → PARAMETERS
     STATE = 9  # a slice's optimizer state; with a step: as it was before it, with its parameters → STATES
     REDUCE = 10  # numbers to sum over workers → REDUCED, or SUMMING if it is repeated
-    GOODBYE = 11  # → DONE
+    GOODBYE = 11  # with 1 for a slice where training is to go on later → DONE
     LOST = 12  # from the launcher: a worker is dead → DONE
     LEAVING = 13  # this worker pushes no more, but still saves → DONE
-    GATHER = 14  # the challenge, answered; a text on a topic, before any worker joins → GATHERED
+    GATHER = 14  # a text on a topic, before any worker joins → GATHERED
 
-    CHALLENGE = 32
-    WELCOME = 33
-    DONE = 34
-    UPDATED = 35
-    WAITING = 36
-    MISSING = 37
-    PARAMETERS = 38
-    STATES = 39
-    REDUCED = 40
-    FAILED = 41  # the request cannot be done, or the job cannot go on, and why
-    GATHERED = 42  # every worker's text, or the ranks that are missing
-    SUMMING = 43  # that sum still lacks other workers: the server lives
-    GIVEN_UP = 44  # this worker was taken for lost, and why: it may join again, unless another one has its place
+    WELCOME = 32
+    DONE = 33
+    UPDATED = 34
+    WAITING = 35
+    MISSING = 36
+    PARAMETERS = 37
+    STATES = 38
+    REDUCED = 39
+    FAILED = 40  # the request cannot be done, or the job cannot go on, and why
+    GATHERED = 41  # every worker's text, or the ranks that are missing
+    SUMMING = 42  # that sum still lacks other workers: the server lives
+    GIVEN_UP = 43  # this worker was taken for lost, and why: it may join again, unless another one has its place
+    STOPPING = 44  # this server was told to end: save, and leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,11 @@ class Header(BaseHeader):
 
 WIRE = Wire(
     magic=b"PHLX",
-    version=4,
+    version=5,
     header=Header,
     kinds=MessageKind,
     own_fields="IQQqIIQQd",
-    hello=MessageKind.HELLO,
-    challenge=MessageKind.CHALLENGE,
     failed=MessageKind.FAILED,
 )
 
 ServerMessage = Message[Header]
-
-
-def make_seal(key: str) -> Seal[Header]:
-    return Seal(key, WIRE)

@@ -14,14 +14,17 @@ from phalanx.launch.env import dmlc, paddle, ranks
 from phalanx.launch.env.variables import bad_variable, number
 
 OURS = ranks.RankVariables("phalanx", "PHALANX_RANK", "PHALANX_WORLD", "PHALANX_LOCAL_RANK", "PHALANX_LOCAL_WORLD")
-# Our manifests leave the rank to Kubernetes, which numbers the pods of an indexed Job.
+# Our manifests leave the rank to Kubernetes, which numbers the pods of an indexed Job: trainers first, then servers.
 KUBERNETES = ranks.RankVariables("kubernetes", "JOB_COMPLETION_INDEX", "PHALANX_WORLD", "PHALANX_LOCAL_RANK")
+ELASTIC = "PHALANX_ELASTIC"  # of our manifests: survivors of a lost pod save
 # Every process of such a launcher has one of these. (Slurm's are in its shells too, see `is_foreign`.)
 _FOREIGN = (
     *(launcher.rank for launcher in (ranks.TORCHRUN, ranks.OPENMPI, ranks.PMI)),
     *("PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID", "DMLC_ROLE"),
 )
-_KINDS: dict[str, RoleKind] = {"trainer": "trainer", "server": "server", "data": "data", "evaluator": "evaluator"}
+_KINDS: dict[str, RoleKind] = {
+    **{"trainer": "trainer", "server": "server", "data": "data", "teacher": "teacher", "evaluator": "evaluator"}
+}
 
 
 def role_from_env(environment: Environment = os.environ) -> Role | None:
@@ -29,7 +32,7 @@ def role_from_env(environment: Environment = os.environ) -> Role | None:
     if OURS.rank in environment:
         return _ours(environment, OURS)
     if KUBERNETES.rank in environment and KUBERNETES.world in environment:
-        return _ours(environment, KUBERNETES)
+        return _pod(environment)
     declared = [read(environment) for read in (ranks.torchrun, paddle.role, dmlc.role)]
     counted = [read(environment) for read in (ranks.openmpi, ranks.slurm, ranks.pmi)]
     inner, outer = [role for role in declared if role], [role for role in counted if role]
@@ -60,9 +63,21 @@ def _ours(environment: Environment, numbers: ranks.RankVariables) -> Role:
         kind=_KINDS[kind],
         servers=tuple(filter(None, environment.get("PHALANX_SERVERS", "").split(","))),
         data=tuple(filter(None, environment.get("PHALANX_DATA", "").split(","))),
+        teachers=tuple(filter(None, environment.get("PHALANX_TEACHERS", "").split(","))),
         local_trainers=number("PHALANX_LOCAL_TRAINERS", environment, numbers.launcher, 0),
         run=Path(run) if run else None,
     )
+
+
+def _pod(environment: Environment) -> Role:
+    """The role of a pod. Indices after those of the trainers are servers."""
+    index = number(KUBERNETES.rank, environment, KUBERNETES.launcher)
+    trainers = number(KUBERNETES.world, environment, KUBERNETES.launcher)
+    servers = len(list(filter(None, environment.get("PHALANX_SERVERS", "").split(","))))
+    if index >= trainers:
+        own = {KUBERNETES.rank: str(index - trainers), KUBERNETES.world: str(servers), "PHALANX_ROLE": "server"}
+        environment = {**environment, **own}
+    return replace(_ours(environment, KUBERNETES), elastic=ELASTIC in environment)
 
 
 def _refuse_disagreement(one: Role, other: Role) -> None:

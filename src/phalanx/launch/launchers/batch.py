@@ -21,7 +21,7 @@ from phalanx.launch.run_files import CODE, CONFIG, verify_step
 from phalanx.observe.tables import print_line
 from phalanx.roles.request import accept_words, resume_words
 from phalanx.runs.code import write_code
-from phalanx.runs.folder import RUNS, create_run, write_run_file
+from phalanx.runs.folder import RUNS, RunFolder, create_run, write_run_file
 from phalanx.runs.rewind import put_aside_after
 
 
@@ -68,7 +68,7 @@ def _forget(run: Path, path: Path, *, made: bool) -> None:
     """Remove the files of a job that was refused, and its folder if that is empty."""
     path.unlink()
     if made:
-        (run / CONFIG).unlink()
+        RunFolder(run).remove_config()
         shutil.rmtree(run / CODE, ignore_errors=True)
     with contextlib.suppress(OSError):
         (run / LOG).parent.rmdir()

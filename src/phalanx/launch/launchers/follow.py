@@ -29,7 +29,7 @@ class Cancelled(BaseException):
 def follow(scheduler: Scheduler, job: str, run: Path, log: Path, console: Console, out: TextIO) -> int:
     """Follow the job to its end. Returns its exit code."""
     tail = Tail(log, out)
-    with _interruptible():
+    with interruptible():
         try:
             return _watch(scheduler, job, run, tail, console)
         except Cancelled:
@@ -124,7 +124,9 @@ class Tail:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
+    """While entered, Ctrl-C and SIGTERM raise Cancelled."""
+
     def raise_it(number: int, frame: FrameType | None) -> None:
         raise Cancelled
 

@@ -1,115 +1,199 @@
-"""`--launcher k8s`: prints the manifests of a job, or has kubectl apply them."""
+"""`--launcher k8s`: creates a job in a cluster with kubectl and follows it, or prints its manifests."""
 
-import re
-import subprocess
+import json
+import secrets
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import yaml
 from rich.console import Console
+from rich.text import Text
 
-from phalanx.errors import EXIT_OURS, UserError
+from phalanx.errors import UserError
 from phalanx.launch.job import forwarded_variables, role_counts
+from phalanx.launch.launchers.batch_script import parse_time
+from phalanx.launch.launchers.kubectl import Kubectl
+from phalanx.launch.launchers.kubernetes_follow import follow
+from phalanx.launch.launchers.kubernetes_job import PREFIX, KubernetesJob, check
+from phalanx.launch.launchers.kubernetes_options import refuse_options
 from phalanx.launch.launchers.manifests import (
     MASTER_PORT,
     RECIPE,
     RECIPE_FOLDER,
     SERVER_PORT,
+    SET_FOR_PODS,
+    Manifest,
     Pods,
+    belongings,
+    job,
     job_name,
-    manifests,
-    refuse_name,
 )
-from phalanx.launch.multi_host import require
+from phalanx.launch.launchers.pod import JOB, TIMEOUT
+from phalanx.launch.launchers.submitted import KUBERNETES, Submitted
 from phalanx.launch.plan import LaunchPlan
-from phalanx.observe.tables import print_line
 from phalanx.roles.request import resume_words
 from phalanx.runs.checkpoint import FOLDER
-from phalanx.runs.folder import config_text
+from phalanx.runs.folder import LOGS, RUNS, config_text
 
 _MOST_CODE_BYTES = 900 << 10  # a ConfigMap has at most 1 MiB
+_MADE_S = 30.0  # for a detached job's pods to be made, or refused
 
 
 def start(plan: LaunchPlan, console: Console) -> int:
-    """Print the manifests, or apply them. Returns an exit code."""
+    """Create the job and follow it, or print its manifests. Returns an exit code."""
     _refuse(plan)
-    pods = pods_of(plan)
-    text = yaml.safe_dump_all(manifests(pods), sort_keys=False, allow_unicode=True, width=1000)
-    if plan.dry_run or not plan.kubernetes.apply:
-        sys.stdout.write(text)
+    pods, run = pods_of(plan)
+    manifest = _patched(job(pods), plan.kubernetes.patch)
+    if plan.dry_run:
+        everything = [*belongings(pods), manifest]
+        sys.stdout.write(yaml.safe_dump_all(everything, sort_keys=False, allow_unicode=True, width=1000))
         return 0
-    require("kubectl", "kubernetes-client")
-    code = subprocess.run(["kubectl", "apply", "-f", "-"], input=text.encode()).returncode
-    if code != 0:
-        return EXIT_OURS
-    where = f" -n {plan.kubernetes.namespace}" if plan.kubernetes.namespace else ""
-    label = f"app.kubernetes.io/instance={pods.name}"
-    print_line(console, f"follow the job:  kubectl{where} logs -f job/{pods.name}-trainer")
-    print_line(console, f"delete the job:  kubectl{where} delete job,svc,secret,cm -l {label}")
-    return 0
+    for note in _notes(plan, pods):
+        _say(console, f"note: {note}")
+    target = KubernetesJob(pods.name, plan.kubernetes.namespace)
+    check(target, pods, manifest)
+    target.create(pods, manifest)
+    here = RUNS / pods.name
+    here.mkdir(parents=True, exist_ok=True)
+    Submitted(KUBERNETES, str(target)).write(here)
+    _say(console, f"created job {target}; from any terminal: phalanx status, logs or stop {PREFIX}{target}")
+    if plan.kubernetes.claim:
+        _say(console, f"run folder, on the volume: {run}")
+    if plan.batch.detach:
+        return _detach(target, console)
+    return follow(target, None if plan.kubernetes.claim else here / LOGS, console)
 
 
-def pods_of(plan: LaunchPlan) -> Pods:
-    """The job as pods, which read the resolved configuration from a ConfigMap."""
-    run = plan.request.out.name if plan.request.out else plan.request.resolved.config.name
-    name = job_name(run if plan.request.out else f"{run}-{time.strftime('%Y%m%d-%H%M%S')}")
-    job = plan.job(Path(name))
-    request = plan.request
+def _detach(target: KubernetesJob, console: Console) -> int:
+    """Wait until the cluster has made the pods, or refused to."""
+    deadline = time.monotonic() + _MADE_S
+    while True:
+        state = target.look()
+        refused = [wait for wait in state.waits if not wait.pods]
+        if len(state.pods) >= state.count or state.kind != "waiting" or (time.monotonic() > deadline and not refused):
+            _say(console, f"job {target} is {state.text}")
+            return 0
+        if refused and time.monotonic() > deadline - _MADE_S / 2:
+            target.stop()
+            raise UserError(
+                f"job {target} has no pods; it was removed",
+                why=refused[0].why,
+                remedy="ask for less, or wait until others have ended",
+            )
+        time.sleep(0.5)
+
+
+def pods_of(plan: LaunchPlan) -> tuple[Pods, Path]:
+    """The job as pods, which read the resolved configuration from a ConfigMap; and the run folder, in the pods."""
+    request, options = plan.request, plan.kubernetes
     if request.resume is not None:
+        run = Path(options.resume or request.resume.path)
+        name = job_name(f"{run.name}-{time.strftime('%Y%m%d-%H%M%S')}")
         step = "" if request.at_step is None else f"/{FOLDER}/step-{request.at_step}"
-        words = resume_words(request, f"{request.resume.path}{step}")
+        words = resume_words(request, f"{run}{step}")
     else:
-        words = [f"{RECIPE_FOLDER}/{RECIPE}", "--out", str(request.out or f"runs/{name}")]
+        given = request.out.name if request.out else request.config.name
+        name = job_name(given if request.out else f"{given}-{time.strftime('%Y%m%d-%H%M%S')}")
+        run = request.out or RUNS / name
+        words = [f"{RECIPE_FOLDER}/{RECIPE}", "--out", str(run)]
     if request.init_from is not None:
         words += ["--init-from", str(request.init_from)]
-    master = plan.ports[0] if plan.ports else MASTER_PORT
-    return Pods(
+    if options.claim and request.config.train.log_dir is None:  # pods take their logs with them
+        words += ["--log-dir", str(run / LOGS)]
+    made = plan.job(Path(name))
+    master, server = plan.ports or (MASTER_PORT, SERVER_PORT)
+    pods = Pods(
         name=name,
-        options=plan.kubernetes,
-        num_trainers=job.counts["trainer"],
-        num_servers=job.counts["server"],
-        argv=[plan.python or "python3", "-m", "phalanx", "train", *words],
-        key=job.key,
+        options=options,
+        num_trainers=made.counts["trainer"],
+        num_servers=made.counts["server"],
+        argv=[plan.python or "python3", "-m", "phalanx.launch.launchers.pod", str(run), "--", "train", *words],
+        key=made.key,
         variables={
             **{name: value for name, value in forwarded_variables().items() if not name.startswith("PHALANX_")},
             "PHALANX_COMMAND": plan.command,
+            JOB: secrets.token_hex(8),
+            TIMEOUT: f"{request.config.exchange.timeout_s:g}",
         },
         recipe=None if request.resume else config_text(request.resolved),
         code={file.name: file.text for file in request.code},
         master_port=master,
-        server_port=plan.ports[1] if plan.ports else SERVER_PORT,
+        server_port=server,
         needs=plan.needs,
+        max_restarts=plan.max_restarts or 0,
+        time_s=parse_time(plan.batch.time) if plan.batch.time else None,
     )
+    refuse_options(options, [*pods.environment, *SET_FOR_PODS])
+    return pods, run
+
+
+def _patched(manifest: Manifest, patch: str | None) -> Manifest:
+    """The Job with the user's changes, as kubectl merges them; no cluster is asked."""
+    if patch is None:
+        return manifest
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "job.json"
+        file.write_text(json.dumps(manifest), encoding="utf-8")
+        words = ("--local", "-f", str(file), "--type=strategic", "--patch-file", patch, "-o", "json")
+        found: Manifest = json.loads(Kubectl().run(f"merging --patch {patch}", "patch", *words, timeout=""))
+    return found
+
+
+def _notes(plan: LaunchPlan, pods: Pods) -> list[str]:
+    """What the user may not expect."""
+    notes = []
+    if plan.needs.cpus is None:
+        notes.append(
+            "without --cpus-per-worker each pod takes as many threads as its node has cores, also beside others"
+        )
+    if pods.options.claim is None:
+        notes.append("without --volume-claim the run and its checkpoints go with the pods")
+    if pods.num_servers and plan.needs.gpus:
+        notes.append(f"each server asks for {plan.needs.gpus} GPUs, too: the pods of a Job are alike")
+    return notes
 
 
 def _refuse(plan: LaunchPlan) -> None:
-    options = plan.kubernetes
-    if not options.image or re.search(r"\s", options.image):
-        raise UserError(
-            "--launcher k8s needs --image" if not options.image else f"--image {options.image!r} is not an image",
-            why="pods are started from an image that has Python and this Phalanx",
-            remedy="--image REGISTRY/NAME:TAG",
-        )
-    refuse_name("--namespace", options.namespace)
-    refuse_name("--volume-claim", options.claim)
+    batch, counts = plan.batch, role_counts(plan.request.config)
     if plan.ports and plan.ports[0] == plan.ports[1]:
         raise UserError("--port-range has one port", why="k8s needs two", remedy="such as --port-range 17000-17001")
     unsupported = {
-        "--evaluator-on": plan.evaluator_on,
-        "-H, --ips, --servers-on": plan.hosts,
-        "--sync-dst-dir": plan.sync,
-        "--setup": plan.setup,
-        "--iface": plan.iface,
-        "--max-restarts": plan.max_restarts,
-        "--min-workers": plan.min_workers,
+        "--evaluator-on": (plan.evaluator_on, "leave it out: the first trainer evaluates"),
+        "-H, --ips, --servers-on": (plan.hosts, "leave it out; --node-selector chooses nodes"),
+        "--sync-dst-dir": (plan.sync, "put your code into the image, or name it in the recipe: it travels along"),
+        "--setup": (plan.setup, "put what a host needs into the image"),
+        "--iface": (plan.iface, "leave it out; or --env GLOO_SOCKET_IFNAME=eth1"),
+        "--min-workers": (plan.min_workers, "leave it out: a Job has as many pods as it began with"),
+        "--nodes": (batch.nodes, "leave it out: the cluster places pods; -n is their number"),
+        "--partition": (batch.partition, "--queue NAME (of Kueue), or --node-selector"),
+        "--account": (batch.account, "--namespace NAME, or --label account=NAME"),
+        "--gpus-per-node": (batch.gpus_per_node, "--gpus-per-worker"),
+        "--pe": (batch.pe, "leave it out"),
+        "--directive": (batch.directives, "--patch FILE changes the Job"),
+        "--resource-manager": (plan.resource_manager, "leave it out"),
     }
-    given = [option for option, value in unsupported.items() if value]
-    if given:
+    for option, (value, remedy) in unsupported.items():
+        if value:
+            raise UserError(f"--launcher k8s has no {option}", why="Kubernetes has no such thing", remedy=remedy)
+    if plan.max_restarts and not plan.kubernetes.claim:
         raise UserError(
-            f"--launcher k8s has no {given[0]}",
-            why="Kubernetes chooses hosts and starts the roles, and no launcher stays to restart them",
-            remedy="leave it out; put what a host needs into the image",
+            "--max-restarts needs --volume-claim",
+            why="a pod that starts again goes on from the newest checkpoint, which has to outlive the pods",
+            remedy="--volume-claim NAME, a volume that all nodes can mount",
+        )
+    if plan.max_restarts and plan.request.at_step is not None:
+        raise UserError(
+            "--max-restarts does not go together with --at",
+            why="each start would go back to that checkpoint",
+            remedy="leave one of them out",
+        )
+    if plan.request.resume is not None and not plan.kubernetes.claim:
+        raise UserError(
+            "--resume needs --volume-claim",
+            why="the run is on that volume",
+            remedy="--volume-claim NAME, as in its launch",
         )
     if sum(len(file.text.encode()) for file in plan.request.code) > _MOST_CODE_BYTES:
         raise UserError(
@@ -117,10 +201,13 @@ def _refuse(plan: LaunchPlan) -> None:
             why=f"it travels in a ConfigMap, which holds at most {_MOST_CODE_BYTES >> 10} kB of it",
             remedy="install it as a package in the image, and name it package.module:name",
         )
-    counts = role_counts(plan.request.config)
-    if counts["data"] or counts["evaluator"]:
+    if counts["data"] or counts["teacher"] or counts["evaluator"]:
         raise UserError(
             "--launcher k8s starts trainers and servers only",
-            why="the job has data servers or an evaluator",
-            remedy="leave --data-servers and --evaluator out",
+            why="the job has data servers, teachers or an evaluator",
+            remedy="leave --data-servers, --teachers and --evaluator out",
         )
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)

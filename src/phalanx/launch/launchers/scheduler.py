@@ -38,7 +38,7 @@ class Scheduler(Protocol):
 def called(argv: Sequence[str], doing: str, package: str = "") -> str:
     """Run a scheduler's command and return its output. Raises if it is missing or fails."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, env=_without_key())
+        done = subprocess.run(argv, capture_output=True, text=True, env=without_key())
     except FileNotFoundError as error:
         raise UserError(
             f"{argv[0]}: not found",
@@ -55,6 +55,6 @@ def called(argv: Sequence[str], doing: str, package: str = "") -> str:
     return done.stdout
 
 
-def _without_key() -> dict[str, str]:
+def without_key() -> dict[str, str]:
     """The environment without a key: schedulers keep it, and show it to others. A job makes a key of its own."""
     return {name: value for name, value in os.environ.items() if name != "PHALANX_KEY"}

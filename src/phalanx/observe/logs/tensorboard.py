@@ -1,11 +1,6 @@
-"""TensorBoard's event files: records with checksums, each an Event with numbers by tag.
+"""Reads TensorBoard's event files: records with checksums, each an Event with numbers by tag."""
 
-The schema is built here from the field numbers that TensorFlow publishes: neither TensorFlow nor TensorBoard is needed.
-"""
-
-import functools
 import math
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from phalanx.errors import UserError
 from phalanx.observe.curves import Log
 from phalanx.observe.logs.names import TRAINING, VALIDATION, as_accuracy, curve_names, is_accuracy
 from phalanx.observe.logs.rows import left_out
+from phalanx.observe.logs.tensorboard_records import CHECKSUM, LENGTH, event_message, masked
 
 TENSORBOARD = "TensorBoard's events.out.tfevents.* files"
 LARGEST = 1 << 28  # bytes of a record; of a larger one the length must be damaged
-_LENGTH, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
 _NUMPY = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}  # numbers of TensorFlow's types
 
 
@@ -132,7 +126,7 @@ def _at(
 
 def _read(path: Path, part: str, found: dict[str, Scalars]) -> str:
     """Add the scalars of a file. Returns what is wrong with it, if something is."""
-    event_class, decode_error = _message()
+    event_class, decode_error = event_message()
     records = _Records(path.read_bytes())
     for record in records:
         event = event_class()
@@ -162,17 +156,17 @@ class _Records:
     def __iter__(self) -> Iterator[memoryview]:
         place, view = 0, memoryview(self.data)
         while place < len(view):
-            begin = place + _LENGTH.size
-            length, checksum = _LENGTH.unpack_from(view, place) if begin <= len(view) else (0, -1)
+            begin = place + LENGTH.size
+            length, checksum = LENGTH.unpack_from(view, place) if begin <= len(view) else (0, -1)
             end = begin + length
-            if _masked(view[place : place + 8]) != checksum or length > LARGEST or end + _CHECKSUM.size > len(view):
+            if masked(view[place : place + 8]) != checksum or length > LARGEST or end + CHECKSUM.size > len(view):
                 self.cut_at = place
                 return
-            if _masked(view[begin:end]) == _CHECKSUM.unpack_from(view, end)[0]:
+            if masked(view[begin:end]) == CHECKSUM.unpack_from(view, end)[0]:
                 yield view[begin:end]
             else:
                 self.damaged += 1
-            place = end + _CHECKSUM.size
+            place = end + CHECKSUM.size
 
     @property
     def complaint(self) -> str:
@@ -180,11 +174,6 @@ class _Records:
         if self.cut_at is not None:
             said.append(f"it is damaged or cut off after {self.cut_at:,} bytes, and the rest is left out")
         return "; ".join(said)
-
-
-def _masked(data: memoryview) -> int:
-    crc = crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _scalar(value: Any) -> float | None:
@@ -206,41 +195,3 @@ def _elements(tensor: Any) -> Any:
     if tensor.tensor_content:
         return np.frombuffer(tensor.tensor_content, _NUMPY[tensor.dtype])
     return [*tensor.float_val, *tensor.double_val, *tensor.int_val, *tensor.int64_val]
-
-
-@functools.cache
-def _message() -> tuple[type[Any], type[Exception]]:
-    """The class of Events and its DecodeError."""
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.descriptor_pool import DescriptorPool
-    from google.protobuf.message import DecodeError
-    from google.protobuf.message_factory import GetMessageClass
-
-    package = "phalanx.events"
-    file = FileDescriptorProto(name="phalanx/events.proto", package=package, syntax="proto3")
-    one, many, message = Field.LABEL_OPTIONAL, Field.LABEL_REPEATED, Field.TYPE_MESSAGE
-    tensor = file.message_type.add(name="Tensor")
-    for name, number, label, kind in (
-        ("dtype", 1, one, Field.TYPE_INT32),
-        ("tensor_content", 4, one, Field.TYPE_BYTES),
-        ("float_val", 5, many, Field.TYPE_FLOAT),
-        ("double_val", 6, many, Field.TYPE_DOUBLE),
-        ("int_val", 7, many, Field.TYPE_INT32),
-        ("int64_val", 10, many, Field.TYPE_INT64),
-    ):
-        tensor.field.add(name=name, number=number, label=label, type=kind)
-    value = file.message_type.add(name="Value")
-    value.oneof_decl.add(name="value")
-    value.field.add(name="tag", number=1, label=one, type=Field.TYPE_STRING)
-    value.field.add(name="simple_value", number=2, label=one, type=Field.TYPE_FLOAT, oneof_index=0)
-    value.field.add(name="tensor", number=8, label=one, type=message, type_name=f".{package}.Tensor", oneof_index=0)
-    summary = file.message_type.add(name="Summary")
-    summary.field.add(name="value", number=1, label=many, type=message, type_name=f".{package}.Value")
-    event = file.message_type.add(name="Event")
-    event.field.add(name="wall_time", number=1, label=one, type=Field.TYPE_DOUBLE)
-    event.field.add(name="step", number=2, label=one, type=Field.TYPE_INT64)
-    event.field.add(name="summary", number=5, label=one, type=message, type_name=f".{package}.Summary")
-    pool = DescriptorPool()  # one of our own: TensorFlow, in the same process, has the default one
-    pool.Add(file)
-    return GetMessageClass(pool.FindMessageTypeByName(f"{package}.Event")), DecodeError

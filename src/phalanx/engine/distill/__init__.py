@@ -1,0 +1,1 @@
+"""Knowledge distillation: teachers, their losses, and the objective that learns from them."""

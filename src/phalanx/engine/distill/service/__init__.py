@@ -1,0 +1,1 @@
+"""The teacher as a service: other processes, here or on other machines, compute its logits. Remote looks local."""
