@@ -83,7 +83,7 @@ AREA = {"pid": 1, "descriptor": 0, "size": 64, "token": "00"}
 def test_a_trainer_that_joins_with_nonsense(data: st.DataObject, area: Any, slot_bytes: Any) -> None:
     with trainer() as one:
         one.join(data.draw(wrong(served()[1])), area, slot_bytes)
-        one.send(Header(DataMessageKind.LEASE, 0, 5, 1), LEASE)
+        one.send(Header(DataMessageKind.LEASE, 5, 1, 0), LEASE)
 
 
 LEASE = bytes(8) + b"\1\0\0\0" + b"\0\0\0\0\2\0\0\0" + bytes(8) + b"\1" + bytes(7)

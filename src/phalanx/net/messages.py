@@ -31,6 +31,14 @@ class BaseHeader:
         return replace(self, kind=kind, length=0)
 
 
+@dataclass(frozen=True, slots=True)
+class SessionHeader(BaseHeader):
+    """The header of protocols whose clients join a server, and number what they ask for."""
+
+    session: int = 0  # random, new each time that a client joins
+    number: int = 0  # of the request; one that is asked for again keeps it
+
+
 H = TypeVar("H", bound=BaseHeader)
 
 

@@ -85,3 +85,22 @@ class RequestServer(Generic[H]):
             return LaneTracker(done=True)
         assert tracker is not None
         return tracker
+
+
+class Connections:
+    """Counts connections that end and never sent a message of ours, as refused."""
+
+    def __init__(self, refused: Counter[str]) -> None:
+        self._refused = refused
+        self._known: set[int] = set()  # descriptors
+
+    def heard(self, request: PeerRequest[H] | None) -> None:
+        """What `RequestServer.handle` returned."""
+        if request is not None:
+            self._known.add(int(request.frame.get(zmq.SRCFD)))
+
+    def ended(self, descriptor: int) -> None:
+        if descriptor in self._known:
+            self._known.discard(descriptor)
+        else:
+            self._refused["connection"] += 1

@@ -4,8 +4,6 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-import zmq
-
 from phalanx.data.service.batch_workers import BatchRequest, BatchWorkers, FinishedBatch
 from phalanx.data.service.body import unpack_lease
 from phalanx.data.service.journal import Journal
@@ -16,7 +14,7 @@ from phalanx.net import shared_memory as memory
 from phalanx.net.client_channel import Sent
 from phalanx.net.control import MAX_MESSAGE_BYTES, Refused, as_json, from_json
 from phalanx.net.messages import pack_error
-from phalanx.net.request_server import PeerRequest, RequestServer
+from phalanx.net.request_server import Connections, PeerRequest, RequestServer
 from phalanx.net.server_channel import ServerChannel
 
 
@@ -34,7 +32,7 @@ class Server:
         self._requests = RequestServer(channel, WIRE, journal.refused, handlers)
         self._sessions: dict[bytes, Session] = {}
         self._sending: deque[tuple[Sent, int]] = deque()  # pixels that zmq has not sent yet
-        self._known: set[int] = set()  # descriptors of connections that have sent a message of ours
+        self._connections = Connections(journal.refused)
 
     @property
     def sending(self) -> bool:
@@ -43,16 +41,10 @@ class Server:
 
     def handle(self, frames: list[Any]) -> None:
         """One message, as zmq frames."""
-        request = self._requests.handle(frames)
-        if request is not None:
-            self._known.add(int(request.frame.get(zmq.SRCFD)))
+        self._connections.heard(self._requests.handle(frames))
 
     def disconnected(self, descriptor: int) -> None:
-        """A connection has ended. If it never sent a message of ours, it counts as refused."""
-        if descriptor in self._known:
-            self._known.discard(descriptor)
-        else:
-            self._journal.refused["connection"] += 1
+        self._connections.ended(descriptor)
 
     def finish(self, done: FinishedBatch) -> None:
         """Send a batch, unless its trainer no longer waits for it."""
@@ -63,7 +55,7 @@ class Server:
             return
         slot = request.slot if done.error is None and done.pixels is None else NO_SLOT
         kind = DataMessageKind.BATCH if done.error is None else DataMessageKind.TROUBLE
-        header = self._with_status(Header(kind, slot, session.number, request.number, length=done.length))
+        header = self._with_status(Header(kind, session.number, request.number, slot, length=done.length))
         if done.error is not None:
             self._requests.send(session.identity, header, pack_error(done.error))
         elif done.pixels is None:

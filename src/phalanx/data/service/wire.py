@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Self
 
-from phalanx.net.messages import BaseHeader, Message, Wire
+from phalanx.net.messages import Message, SessionHeader, Wire
 
 NO_SLOT = -1
 
@@ -26,13 +26,10 @@ class DataMessageKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Header(BaseHeader):
+class Header(SessionHeader):
     """The fixed part of every message."""
 
-    kind: DataMessageKind
     slot: int = NO_SLOT  # the place in the trainer's shared memory where the pixels go, or are
-    session: int = 0  # random, new each time that a trainer joins
-    number: int = 0  # of the lease
     queue: int = 0  # leases that wait at the server, of all its trainers
     rate: float = 0.0  # samples that the server makes a second, for all its trainers
     idle: float = 0.0  # share of the time in which the server had nothing to make
@@ -43,10 +40,10 @@ class Header(BaseHeader):
 
 WIRE = Wire(
     magic=b"PHLD",
-    version=4,
+    version=5,
     header=Header,
     kinds=DataMessageKind,
-    own_fields="iQQIdd",
+    own_fields="QQiIdd",
     failed=DataMessageKind.TROUBLE,
 )
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import zmq
-
 from phalanx.data.service.journal import Journal
 from phalanx.engine.distill.service.body import unpack_view
 from phalanx.engine.distill.service.logits_worker import FinishedTask, LogitsWorker, Session, Task
@@ -12,7 +10,7 @@ from phalanx.engine.distill.service.wire import WIRE, Header, TeacherMessageKind
 from phalanx.errors import UserError
 from phalanx.net.control import as_json, from_json
 from phalanx.net.messages import pack_error
-from phalanx.net.request_server import PeerRequest, RequestServer
+from phalanx.net.request_server import Connections, PeerRequest, RequestServer
 from phalanx.net.server_channel import ServerChannel
 
 _MOST_SESSIONS = 1000  # the oldest are forgotten; a trainer that still needs one joins again
@@ -31,20 +29,14 @@ class Server:
         }
         self._requests = RequestServer(channel, WIRE, journal.refused, handlers)
         self._sessions: dict[bytes, Session] = {}
-        self._known: set[int] = set()  # descriptors of connections that have sent a message of ours
+        self._connections = Connections(journal.refused)
 
     def handle(self, frames: list[Any]) -> None:
         """One message, as zmq frames."""
-        request = self._requests.handle(frames)
-        if request is not None:
-            self._known.add(int(request.frame.get(zmq.SRCFD)))
+        self._connections.heard(self._requests.handle(frames))
 
     def disconnected(self, descriptor: int) -> None:
-        """A connection has ended. If it never sent a message of ours, it counts as refused."""
-        if descriptor in self._known:
-            self._known.discard(descriptor)
-        else:
-            self._journal.refused["connection"] += 1
+        self._connections.ended(descriptor)
 
     def finish(self, done: FinishedTask) -> None:
         """Send what a trainer waits for, unless it has left or joined again."""

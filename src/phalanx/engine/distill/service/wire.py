@@ -1,9 +1,8 @@
 """The protocol between trainers and teacher processes: its kinds of messages, and their header."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
-from phalanx.net.messages import BaseHeader, Message, Wire
+from phalanx.net.messages import Message, SessionHeader, Wire
 
 
 class TeacherMessageKind(IntEnum):
@@ -22,15 +21,7 @@ class TeacherMessageKind(IntEnum):
     UNKNOWN = 37  # that trainer has not joined: its JOIN was lost, or the process was started anew
 
 
-@dataclass(frozen=True, slots=True)
-class Header(BaseHeader):
-    """The fixed part of every message."""
-
-    kind: TeacherMessageKind
-    session: int = 0  # random, new each time that a trainer joins
-    number: int = 0  # of the request: a view that is asked for again keeps it
-
-
+Header = SessionHeader
 WIRE = Wire(
     magic=b"PHLT",
     version=2,
