@@ -95,7 +95,9 @@ class Agent:
                 case "prepare":
                     await self._prepare(message)
                 case "listen":
-                    self._listen(message["names"], message["peers"], message["iface"], message["ports"])
+                    self._listen(
+                        message["names"], message["files"], message["peers"], message["iface"], message["ports"]
+                    )
                 case "start":
                     await self._start(message)
                 case "inspect":
@@ -166,20 +168,22 @@ class Agent:
                 )
         self._send({"event": "ready", "run": str(self._run), "shared": shared})
 
-    def _listen(self, names: Sequence[str], peers: list[str], interface: str | None, ports: list[int] | None) -> None:
-        """Choose addresses for this host's roles: TCP ports, or if the job has one host Unix sockets and a file."""
+    def _listen(
+        self, names: list[str], files: list[str], peers: list[str], interface: str | None, ports: list[int] | None
+    ) -> None:
+        """Choose addresses for this host's roles: files, TCP ports, or if the job has one host Unix sockets."""
         assert self._folder is not None
         address, found = own_address(peers, interface)
-        files = [name for name in names if not peers and name == "master"]
-        unix = [name for name in names if not peers and not ports and name not in files]
-        tcp = [name for name in names if name not in (*files, *unix)]
+        named = [name for name in names if name in files]
+        unix = [name for name in names if not peers and not ports and name not in named]
+        tcp = [name for name in names if name not in (*named, *unix)]
         for held in self._ports.values():
             held.close()
         sockets = hold_ports(address, len(tcp), (ports[0], ports[1]) if ports else None)
         self._ports = dict(zip(tcp, sockets, strict=True))
         addresses = {name: f"ipc://{self._folder}/{name}" for name in unix}
         self._groups += 1  # a new group needs a new store
-        addresses |= dict.fromkeys(files, f"file://{self._folder}/store-{self._groups}")
+        addresses |= dict.fromkeys(named, f"file://{self._folder}/store-{self._groups}")
         for name, held in self._ports.items():
             endpoint = join_address(address, held.getsockname()[1])
             addresses[name] = endpoint if name == "master" else f"tcp://{endpoint}"

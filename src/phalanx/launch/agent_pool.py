@@ -91,11 +91,12 @@ class AgentPool:
                 marker(job.run, message["marker"], "remove")
         refuse_failed(self.agents, "preparing")
 
-    async def listen(self, names: dict[int, list[str]], job: Job) -> dict[str, str]:
-        """Let the live hosts choose addresses for their roles. Returns the address of every name."""
+    async def listen(self, names: dict[int, list[str]], files: Sequence[str], job: Job) -> dict[str, str]:
+        """Let the live hosts choose addresses for their roles. Returns the address of every name; `files` are files."""
         agents = self.live
         host_addresses = _host_addresses(agents)
-        message = {"request": "listen", "iface": job.iface, "ports": list(job.ports) if job.ports else None}
+        ports = list(job.ports) if job.ports else None
+        message = {"request": "listen", "iface": job.iface, "ports": ports, "files": list(files)}
         for number, agent in enumerate(agents):
             agent.events.pop("listening", None)
             peers = [address for other, address in enumerate(host_addresses) if other != number]

@@ -26,7 +26,7 @@ INPUT: Argument = {"local": "input"}  # the file with the role and its request, 
 ROLE_COMMAND: tuple[Argument, ...] = (PYTHON, "-m", "phalanx.roles", INPUT)
 # (number of workers, the run's config.yaml if a checkpoint was saved) -> the request of the new group.
 NewGroupRequest = Callable[[int, str | None], Mapping[str, Any]]
-MASTER = "master"  # the trainers' rendezvous: a port on trainer 0's host, or a file where there is one host
+MASTER = "master"  # the trainers' rendezvous: a port on trainer 0's host, or a file where all are on that host
 # CUDA_VISIBLE_DEVICES is each host's own: Slurm and Ray set it there, and --gpus says the same for all hosts.
 _CUDA = ("CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUBLAS_", "CUDNN_")
 # Prefixes of the launching shell's variables that roles on other hosts get too.
@@ -105,6 +105,12 @@ def listeners(placements: Sequence[Placement]) -> dict[int, list[str]]:
         if placement.kind == "trainer" and placement.rank == 0:
             names.setdefault(placement.host, []).append(MASTER)
     return names
+
+
+def rendezvous_files(placements: Sequence[Placement]) -> list[str]:
+    """Those of the names that are a file instead of an address: no other host has to reach them."""
+    hosts = {placement.host for placement in placements if placement.kind == "trainer"}
+    return [MASTER] if len(hosts) == 1 else []
 
 
 def role_of(placement: Placement, addresses: Mapping[str, str], job: Job, run: Path, log: Path | None) -> Role:

@@ -16,7 +16,7 @@ from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
 from phalanx.launch.agent_handle import AgentHandle
 from phalanx.launch.agent_pool import AgentPool, Opener, StopNow
 from phalanx.launch.control import serve_control, socket_path
-from phalanx.launch.job import INPUT, MASTER, PYTHON, Job, listeners, role_of, variables_of
+from phalanx.launch.job import INPUT, MASTER, PYTHON, Job, listeners, rendezvous_files, role_of, variables_of
 from phalanx.launch.messages import GRACE_S, Argument
 from phalanx.launch.output import last_lines
 from phalanx.launch.placement import DedicatedHosts, Placement, capacity, place
@@ -138,7 +138,7 @@ class JobSupervisor:
         placements = place([agent.host for agent in agents], counts, dedicated, evaluator_hosts=usable)
         self._roles.assign(placements, agents)
         self._record.roles = list(self._roles.records.values())
-        self._addresses = await self._pool.listen(listeners(placements), self._job)
+        self._addresses = await self._pool.listen(listeners(placements), rendezvous_files(placements), self._job)
 
     def _start_all(self, request: Mapping[str, Any]) -> None:
         self._request = request

@@ -89,6 +89,29 @@ def test_hosts_of_different_kinds_compute_alike(lab: Lab, tmp_path: Path, server
     assert "bf16 is slow on h2: its CPU has neither AMX nor AVX512-BF16; --precision fp32 changes it" in log
 
 
+TAKE_PORT = """
+import signal, socket
+held = socket.create_server(("0.0.0.0", 17000))
+print("taken", flush=True)
+signal.pause()
+"""
+
+
+def test_a_trainer_alone_on_its_host_needs_no_port(lab: Lab, tmp_path: Path) -> None:
+    """Its rendezvous is a file, although the job has two hosts: a port range that is taken does not matter."""
+    taking = lab.start("h2", [sys.executable, "-c", TAKE_PORT])
+    assert taking.stdout is not None
+    assert taking.stdout.readline() == "taken\n"
+    words = ["-n", "1", "--ips", "h2,h3", "--port-range", "17000-17000", "--", "train", "digits", *SMALL]
+    try:
+        said = lab.run("h1", launch(lab, *words, "--out", str(tmp_path / "run")))
+    finally:
+        os.kill(lab.inner(taking), signal.SIGKILL)
+        taking.communicate()
+    assert "2 hosts ready" in said.stderr
+    assert "trained: " in said.stdout
+
+
 def test_one_worker_elsewhere_is_local_bit_for_bit_and_words_arrive_unchanged(lab: Lab, tmp_path: Path) -> None:
     """The recipe is on the launching host only, the run folder on the other only: they share no disk."""
     awkward = 'it\'s "$HOME" `id` $(id)\nü & ; \\ *'
