@@ -96,10 +96,17 @@ def test_the_trace_has_steps_layers_and_operators_inside_one_another(profiled: P
 
 def test_the_table_in_a_terminal_and_as_lines(profiled: Path) -> None:
     profile = read_profile(profiled)
+    (worker,) = profile["workers"]
+    # On busy cores a small layer may be too small a share of its step to be shown.
+    layers = [one for one in worker["layers"] if one["path"] and "." not in one["path"]]
+    largest = max(layers, key=lambda one: one["forward_ms"] + one["backward_ms"])["path"]
     for terminal in (True, False):
         out = io.StringIO()
         print_profile(Console(file=out, force_terminal=terminal, width=100), profile, depth=1)
-        assert all(word in out.getvalue() for word in ("waiting for data", "backward", "convolution", "fc", "change"))
+        shown = out.getvalue()
+        assert [
+            word for word in ("waiting for data", "backward", "convolution", largest, "change") if word not in shown
+        ] == []
 
 
 def test_a_job_is_one_profile_with_a_row_for_each_worker(job: tuple[Path, str]) -> None:
