@@ -170,7 +170,7 @@ def test_errors_on_a_host_are_reported(agent: PipedAgent, tmp_path: Path) -> Non
 def test_ports_are_held_until_their_role_starts_and_come_from_the_range(agent: PipedAgent, tmp_path: Path) -> None:
     agent.receive("hello")
     agent.prepare(tmp_path / "run")
-    listen = {"request": "listen", "names": ["server-0", "master"], "peers": [], "iface": None}
+    listen = {"request": "listen", "names": ["server-0", "master"], "files": ["master"], "peers": [], "iface": None}
     agent.send(**listen, ports=None)
     addresses = agent.receive("listening")["addresses"]
     assert addresses["server-0"].startswith("ipc://")
