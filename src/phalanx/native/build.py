@@ -1,7 +1,7 @@
-"""The libraries of this folder's C and C++ sources: the wheel's, or compiled at first use; or why a fallback is used.
+"""Loads the libraries of this folder's C and C++ sources: the wheel's, or compiled at first use; or says why not.
 
-A wheel has each library for several kinds of CPU, and the best that this CPU can run is loaded. A checkout has none, and
-neither has a wheel that was built without a compiler: then a source is compiled once per machine, for its very CPU, and
+A wheel has each library for several kinds of CPU, and the best that this CPU can run is loaded. A checkout has none,
+nor has a wheel that was built without a compiler. Then a source is compiled once per machine, for its very CPU, and
 cached in the user's cache folder. The library's name depends on its source and the headers here, the compiler and its
 flags, and the CPU: an edited source, or another machine with the same home folder, gets its own.
 Several processes may start at once: each compiles in a folder of its own and renames the library to its name in the
@@ -58,13 +58,20 @@ def native_status() -> str:
     return "; ".join(reasons) or "no native code was needed so far"
 
 
-def native_origins() -> dict[str, list[str]]:
-    """All libraries by where they come from, or by why there is none. Compiles what is not there yet."""
-    origins: dict[str, list[str]] = {}
+def native_origins() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The names of all libraries by where they come from; and of those that are not there, by the reason.
+
+    Compiles what is not there yet.
+    """
+    present: dict[str, list[str]] = {}
+    absent: dict[str, list[str]] = {}
     for source in sources():
-        library = find_library(source.stem, "slower code")
-        origins.setdefault(library.origin or library.reason, []).append(source.stem)
-    return origins
+        library = find_library(source.stem)
+        if library.handle is None:
+            absent.setdefault(library.reason, []).append(source.stem)
+        else:
+            present.setdefault(library.origin, []).append(source.stem)
+    return present, absent
 
 
 _found: dict[str, Library] = {}
@@ -119,8 +126,9 @@ def _loaded(handle: ctypes.CDLL, path: Path, origin: str) -> Library:
     return Library(handle, f"native ({origin}: {path})", f"{origin}, in {path.parent}")
 
 
-def shipped_library(name: str, folder: Path = Path(__file__).with_name(FOLDER_OF_WHEEL)) -> Path | None:
+def shipped_library(name: str, folder: Path | None = None) -> Path | None:
     """The wheel's library for the best level that this CPU can run; None in a checkout."""
+    folder = folder or Path(__file__).with_name(FOLDER_OF_WHEEL)
     files = (folder / shipped_name(name, level.name) for level in runnable_levels())
     return next((file for file in files if file.exists()), None)
 

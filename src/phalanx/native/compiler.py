@@ -36,7 +36,7 @@ def sources() -> list[Path]:
 
 
 def compile_command(source: Path, target: Sequence[str]) -> list[str]:
-    """The compiler with all flags; `target` says for which CPU. Flags that the user has put into CC come last, and win."""
+    """The compiler with all flags; `target` says for which CPU. What the user has put into CC comes last, and wins."""
     words = _compiler(source.suffix)
     program = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
     parallel = PARALLEL if source.stem in PARALLEL_SOURCES else ()

@@ -96,7 +96,9 @@ def cpu_flags() -> frozenset[str] | None:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith(("flags", "Features"))), None)
+    return next(
+        (frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith(("flags", "Features"))), None
+    )
 
 
 def _features_by_torch() -> tuple[str, ...]:
