@@ -25,7 +25,8 @@ import phalanx
 from phalanx.commands.checks import CHECKS
 print(phalanx.__file__)
 print(next(check for check in CHECKS if check.name == "native code").finding())
-phalanx.train("digits", "train.length=1st", "machine.threads=1", "train.curves=false", out=sys.argv[1], quiet=True)
+settings = {"train.length": "1st", "machine.threads": 1, "train.curves": False}
+phalanx.train("digits", settings=settings, out=sys.argv[1])
 """
 
 
@@ -55,9 +56,7 @@ def without_compiler(folder: Path) -> dict[str, str]:
 
 
 @needs_gcc
-def test_a_wheel_has_each_source_for_each_level_and_is_for_the_glibc_that_they_need(
-    wheel: Path, tmp_path: Path
-) -> None:
+def test_a_wheel_has_each_source_for_each_level_and_names_the_glibc_they_need(wheel: Path, tmp_path: Path) -> None:
     here = os.uname().machine
     levels = [level.name for level in LEVELS if level.machine == here and not level.macro]
     with zipfile.ZipFile(wheel) as archive:
@@ -73,9 +72,7 @@ def test_a_wheel_has_each_source_for_each_level_and_is_for_the_glibc_that_they_n
 
 
 @needs_gcc
-def test_an_installed_wheel_trains_with_its_own_code_where_there_is_no_compiler(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_an_installed_wheel_needs_no_compiler_for_the_fast_path(installed: Path, tmp_path: Path) -> None:
     environment = {**without_compiler(tmp_path), "PYTHONPATH": str(installed)}
     done = subprocess.run(
         [sys.executable, "-c", TRAIN, str(tmp_path / "run")],

@@ -38,6 +38,8 @@ def computed(program: Sequence[str], libraries: Path, level: str, folder: Path) 
 
 def computed_by_own(folder: Path) -> dict[str, str]:
     """The same by the libraries that this process uses, wherever they come from."""
+    import torch  # noqa: F401 (brings the OpenMP library)
+
     for source in sources():
         library = find_library(source.stem)
         if library.handle is None:
