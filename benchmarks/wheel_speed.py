@@ -1,6 +1,6 @@
 """Compiled code as a wheel has it beside the same compiled for this very CPU (-march=native): seconds, and their ratio.
 
-    python -m benchmarks.wheel_speed [--rounds 9] [--tune FLAGS]
+    python -m benchmarks.wheel_speed [SOURCE …] [--rounds 9] [--tune=FLAGS]
 
 Both are compiled here by the same compiler, and take turns. A function's time is the least of all rounds.
 """
@@ -32,6 +32,7 @@ size, number, whole = ctypes.c_size_t, ctypes.c_float, ctypes.c_int64
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="*", default=list(CASES), help="such as norm; all, if none is named")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tune", default="", help="more flags of the compiler for the wheel's code")
@@ -42,7 +43,7 @@ def main() -> None:
     ratios: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for source in sources():
-            if source.stem == "server_queues":  # of the planner, where nobody waits for it
+            if source.stem not in arguments.sources:
                 continue
             ours, native = (
                 _compiled(source, flags, Path(folder, f"{source.stem}-{name}.so"))
@@ -117,7 +118,7 @@ def _resample(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
         yield f"resample {name}", lambda w=words: library.resample_views(*w)  # type: ignore[misc]
 
 
-COUNT = 1 << 16
+COUNT = 1 << 18
 
 
 def _floats(*shape: int) -> torch.Tensor:
@@ -183,7 +184,7 @@ def _winograd(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
         yield f"{name} weight", lambda w=others: library.winograd_weight(*w)  # type: ignore[misc]
 
 
-CASES = {
+CASES = {  # not server_queues, of the planner, where nobody waits for it
     "jpeg": _jpeg,
     "resample": _resample,
     "one_bit": _one_bit,
