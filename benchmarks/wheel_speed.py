@@ -12,6 +12,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,10 +100,7 @@ def _jpeg(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
     out = np.empty((224, 224, 3), np.uint8)
     for name, bicubic, box in (("whole", False, (0, 0, side, 500)), ("crop, bicubic", True, (60, 80, 250, 260))):
         settings = DecodeSettings(224, 3, bicubic=bicubic, exact=True)
-        yield (
-            f"jpeg {name}",
-            lambda s=settings, b=box: decoder.decode([packed.getvalue()], [View(*b)], s, [out.ctypes.data]),
-        )  # type: ignore[misc]
+        yield f"jpeg {name}", partial(decoder.decode, [packed.getvalue()], [View(*box)], settings, [out.ctypes.data])
 
 
 def _resample(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
@@ -115,7 +113,7 @@ def _resample(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
             *(1, image, pointer(sides.ctypes.data), pointer(sides[1:].ctypes.data), 3, pointer(box.ctypes.data)),
             *(pointer(flip.ctypes.data), 224, bicubic, 0, pointer(out.ctypes.data)),
         )
-        yield f"resample {name}", lambda w=words: library.resample_views(*w)  # type: ignore[misc]
+        yield f"resample {name}", partial(library.resample_views, *words)
 
 
 COUNT = 1 << 18
@@ -163,11 +161,11 @@ def _norm(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
             forth = (*map(address, (x, plus, weight, bias)), number(1e-5), act, *sizes)
             forth = (*forth, *map(address, (y, mean, variance, inverse)), threads)
             forward = getattr(library, f"norm_forward_{kind}")
-            yield f"norm {name} {kind} forward", lambda f=forward, w=forth: f(*w)  # type: ignore[misc]
+            yield f"norm {name} {kind} forward", partial(forward, *forth)
             back = (*map(address, (added, x, result, weight, bias, mean, inverse)), act, *sizes)
             back = (*back, *map(address, (of_x, of_added if act == 1 else None, of_weight, of_bias)), threads)
             backward = getattr(library, f"norm_backward_{kind}")
-            yield f"norm {name} {kind} backward", lambda f=backward, w=back: f(*w)  # type: ignore[misc]
+            yield f"norm {name} {kind} backward", partial(backward, *back)
 
 
 def _winograd(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
@@ -179,9 +177,9 @@ def _winograd(library: ctypes.CDLL) -> Iterator[tuple[str, Run]]:
         sizes = tuple(map(whole, (images, side, side, channels, channels, 1)))
         words = (address(x), address(weight), strides, 0, address(y), *sizes, threads)
         name = f"winograd {images}×{channels}×{side}²"
-        yield f"{name} output", lambda w=words: library.winograd_convolve(*w)  # type: ignore[misc]
+        yield f"{name} output", partial(library.winograd_convolve, *words)
         others = (address(x), address(y), address(weight), *sizes, threads)
-        yield f"{name} weight", lambda w=others: library.winograd_weight(*w)  # type: ignore[misc]
+        yield f"{name} weight", partial(library.winograd_weight, *others)
 
 
 CASES = {  # not server_queues, of the planner, where nobody waits for it

@@ -15,7 +15,7 @@ find_python() {
     exit 2
 }
 
-# PyTorch's own index of builds without CUDA: torch and torchvision that belong together, in 1 GB instead of 5.5.
+# PyTorch's own index of builds without CUDA: torch and torchvision that belong together, 1.3 GB with all else instead of 5.5.
 cpu_index=https://download.pytorch.org/whl/cpu
 
 # install_torch BUILD: as PHALANX_TORCH has it: cpu, or the address of an index, or empty for the package registry's.
@@ -41,7 +41,7 @@ make_env() {
     torch=${PHALANX_TORCH-$before}
     [ -f "$stamp" ] && [ "$(sed -n 1p "$stamp")" = "$wanted" ] && [ "$torch" = "$before" ] && return
     python=$(find_python) || exit 2
-    size="PyTorch with its CUDA libraries is about 5.5 GB; PHALANX_TORCH=cpu installs one without, of 1 GB"
+    size="PyTorch with its CUDA libraries is about 5.5 GB; PHALANX_TORCH=cpu installs one without: 1.3 GB in all"
     [ -z "$torch" ] || size="PyTorch of PHALANX_TORCH=$torch"
     say "Setting up $root/.venv (once; $size: one to three minutes) …"
     if ! [ -x "$root/.venv/bin/pip" ] && ! "$python" -m venv --clear "$root/.venv"; then

@@ -17,6 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAST_GLIBC = (2, 17)  # of the oldest manylinux that is still built for
+LEAST_MACOS = "11.0"  # the first on arm64
 
 
 class NativeCode(BuildHookInterface[Any]):
@@ -51,6 +52,7 @@ def compile_all(folder: Path) -> tuple[str, list[Path]]:
     from phalanx.native.compiler import NotBuilt, compile_command, compile_library, compiled_for, sources
     from phalanx.native.levels import LEVELS
 
+    os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", LEAST_MACOS)  # clang's on macOS
     machine = compiled_for()
     levels = [level for level in LEVELS if level.machine == machine.partition("-")[0]]
     if not levels:
@@ -70,7 +72,7 @@ def platform_tag(machine: str, libraries: Iterable[Path]) -> str:
     """The platform of a wheel with these libraries: on Linux with the glibc that they need, as PEP 600 has it."""
     architecture = machine.partition("-")[0]
     if "-darwin" in machine:
-        return f"macosx_11_0_{architecture}"
+        return f"macosx_{LEAST_MACOS.replace('.', '_')}_{architecture}"
     if not machine.endswith("-gnu"):
         return f"linux_{architecture}"
     needed = max([LEAST_GLIBC, *(version for library in libraries for version in glibc_versions(library))])

@@ -43,7 +43,7 @@ LEVELS = (
         macro="__AVX512BF16__",
     ),
     Level("aarch64", "aarch64", ("-march=armv8-a",)),  # has NEON
-    Level("arm64", "arm64", ("-mmacosx-version-min=11.0",)),
+    Level("arm64", "arm64"),  # macOS
 )
 
 
