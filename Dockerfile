@@ -1,24 +1,27 @@
 # Phalanx for pods: Python, PyTorch for CPUs, Phalanx; for a user who is not root.
 #   docker build -t registry.example/phalanx:1 .
-# The compiler stays: native code is compiled for the CPU that it runs on, at first use. What is compiled here is used
-# where the CPU is the same as the building machine's.
-FROM python:3.13-slim
+# The first stage compiles the native code, for every kind of CPU of this architecture: the second has no compiler.
+FROM python:3.13-slim AS wheel
 
 RUN apt-get update \
- && apt-get install -y --no-install-recommends gcc libc6-dev libjpeg62-turbo-dev \
+ && apt-get install -y --no-install-recommends gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*
-
 WORKDIR /usr/src/phalanx
 COPY pyproject.toml README.md LICENSE ./
+COPY dev/wheel_hook.py ./dev/
 COPY src ./src
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . && ls /wheels/*manylinux*
+
+FROM python:3.13-slim
+
 # torch and torchvision from one index: they are built together
-RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch torchvision \
- && pip install --no-cache-dir . \
+RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch torchvision
+COPY --from=wheel /wheels /wheels
+RUN pip install --no-cache-dir /wheels/*.whl \
  && ln -sf "$(command -v python3)" /usr/bin/python3
 
 RUN useradd --uid 1000 --create-home phalanx && mkdir /phalanx && chown phalanx /phalanx
 USER 1000
 ENV XDG_CACHE_HOME=/home/phalanx/.cache
-RUN phalanx doctor > /dev/null || true
 WORKDIR /phalanx
 CMD ["phalanx", "--help"]

@@ -15,21 +15,43 @@ find_python() {
     exit 2
 }
 
+# PyTorch's own index of builds without CUDA: torch and torchvision that belong together, 1.3 GB with all else instead of 5.5.
+cpu_index=https://download.pytorch.org/whl/cpu
+
+# install_torch BUILD: as PHALANX_TORCH has it: cpu, or the address of an index, or empty for the package registry's.
+install_torch() {
+    case $1 in
+    '') return ;;
+    cpu) index=$cpu_index ;;
+    *://*) index=$1 ;;
+    *)
+        say "PHALANX_TORCH=$1 is neither cpu nor the address of an index, such as $cpu_index"
+        exit 2
+        ;;
+    esac
+    "$root/.venv/bin/pip" install --quiet --disable-pip-version-check --index-url "$index" torch torchvision >&2
+}
+
 # make_env EXTRAS: "" for the program, "[dev]" for the program and its checks.
 make_env() {
     extras=$1
     wanted=$(cat "$root/pyproject.toml" "$root/dev/env.sh" | cksum)$extras
-    stamp=$root/.venv/.phalanx$extras
-    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return
+    stamp=$root/.venv/.phalanx$extras # a line about what is installed, and one with the PHALANX_TORCH of that time
+    before=$(sed -n 2p "$stamp" 2>/dev/null || true)
+    torch=${PHALANX_TORCH-$before}
+    [ -f "$stamp" ] && [ "$(sed -n 1p "$stamp")" = "$wanted" ] && [ "$torch" = "$before" ] && return
     python=$(find_python) || exit 2
-    say "Setting up $root/.venv (once; PyTorch with its CUDA libraries is about 5.5 GB: one to three minutes) …"
+    size="PyTorch with its CUDA libraries is about 5.5 GB; PHALANX_TORCH=cpu installs one without: 1.3 GB in all"
+    [ -z "$torch" ] || size="PyTorch of PHALANX_TORCH=$torch"
+    say "Setting up $root/.venv (once; $size: one to three minutes) …"
     if ! [ -x "$root/.venv/bin/pip" ] && ! "$python" -m venv --clear "$root/.venv"; then
         say "The virtual environment could not be made. On Debian and Ubuntu: apt install python3-venv"
         exit 2
     fi
-    if ! "$root/.venv/bin/pip" install --quiet --disable-pip-version-check --editable "$root$extras" >&2; then
+    if ! install_torch "$torch" ||
+        ! "$root/.venv/bin/pip" install --quiet --disable-pip-version-check --editable "$root$extras" >&2; then
         say "The packages could not be installed (see above). Is a package registry within reach, and is the disk full?"
         exit 2
     fi
-    printf '%s' "$wanted" >"$stamp"
+    printf '%s\n%s\n' "$wanted" "$torch" >"$stamp"
 }

@@ -1,13 +1,18 @@
 """Native code is compiled once, by anyone who comes first, and never required."""
 
+import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch.nn.grad import conv2d_weight
 
 from phalanx.native.build import Library, find_library, library_key, load_library, native_status
+from phalanx.native.tensors import address
 
 ENCODE = """
 import torch
@@ -62,6 +67,29 @@ def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch
     library = find_afresh("two_bit")
     assert library.handle is None
     assert "XDG_CACHE_HOME" in library.reason
+
+
+def test_clang_compiles_it_too_and_shares_pytorchs_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if shutil.which("clang") is None or sys.platform != "linux":
+        pytest.skip("clang is not installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "clang")
+    library = find_afresh("winograd")
+    assert library.handle is not None, library.reason
+    x, weight = torch.randn(5, 16, 30, 30).to(memory_format=torch.channels_last), torch.randn(24, 16, 3, 3)
+    y, gradient = torch.empty(5, 24, 30, 30).to(memory_format=torch.channels_last), torch.empty(24, 3, 3, 16)
+    sizes = [ctypes.c_int64(each) for each in (5, 30, 30, 16, 24, 1)]
+    strides = (ctypes.c_int64 * 4)(*(weight.stride(each) for each in (1, 0, 2, 3)))
+    threads = 3  # more than most test machines use: each has its share
+    assert library.handle.winograd_convolve(address(x), address(weight), strides, 0, address(y), *sizes, threads) == 0
+    torch.testing.assert_close(y, torch.nn.functional.conv2d(x, weight, padding=1), rtol=1e-3, atol=1e-2)
+    assert library.handle.winograd_weight(address(x), address(y), address(gradient), *sizes, threads) == 0
+    expected = conv2d_weight(x, weight.shape, y, padding=1)
+    error = (gradient.permute(0, 3, 1, 2) - expected).abs().max()
+    assert error < 1e-3 * expected.abs().max()
+    loaded = Path("/proc/self/maps").read_text(encoding="utf-8")
+    assert "libgomp" in loaded
+    assert not any(other in loaded for other in ("libomp.so", "libiomp5"))
 
 
 def test_half_a_file_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

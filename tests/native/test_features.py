@@ -38,7 +38,7 @@ def test_flags_of_x86_and_of_arm_are_told_apart(monkeypatch: pytest.MonkeyPatch)
         ({"fp", "asimd", "bf16"}, ("ARM-BF16",)),
         ({"fp", "asimd"}, ()),
     ):
-        monkeypatch.setattr(features, "_cpu_flags", lambda flags=flags: flags)
+        monkeypatch.setattr(features, "cpu_flags", lambda flags=flags: flags)
         assert real_features() == there
 
 

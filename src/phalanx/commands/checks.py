@@ -24,6 +24,7 @@ from phalanx.commands.export import ONNX_PARTS
 from phalanx.data.base import View
 from phalanx.data.decode.images import decode
 from phalanx.data.decode.jpeg import decoder_status
+from phalanx.native.build import native_origins
 
 LEAST_FREE_GB = 1.0
 
@@ -195,6 +196,15 @@ def _torch_compile() -> str:
     return "its compiler works; not tried, which would take a minute"
 
 
+def _native_code() -> str:
+    """Which of our compiled libraries are used, and where they come from."""
+    present, absent = native_origins()
+    found = "; ".join(f"{where}: {', '.join(names)}" for where, names in {**absent, **present}.items())
+    if absent:
+        raise Missing(found)
+    return found
+
+
 def _onnx() -> str:
     missing = [part for part in ONNX_PARTS if importlib.util.find_spec(part) is None]
     if missing:
@@ -228,6 +238,7 @@ def _disk() -> str:
 CHECKS = (
     Check("packages", _packages, required=True),
     Check("torch, torchvision, timm", _torch_family, required=True),
+    Check("native code", _native_code),
     Check("JPEG", partial(_decoding, "JPEG"), required=True),
     Check("PNG", partial(_decoding, "PNG"), required=True),
     Check("WebP", partial(_decoding, "WEBP")),

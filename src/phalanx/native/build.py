@@ -1,7 +1,9 @@
-"""Compiles a C or C++ source of this folder once per machine, and loads it; or says why a fallback is used.
+"""Loads the libraries of this folder's C and C++ sources: the wheel's, or compiled at first use; or says why not.
 
-A library is cached in the user's cache folder. Its name depends on its source and the headers here, the compiler and
-its flags, and the CPU: an edited source, or another machine with the same home folder, gets its own.
+A wheel has each library for several kinds of CPU, and the best that this CPU can run is loaded. A checkout has none,
+nor has a wheel that was built without a compiler. Then a source is compiled once per machine, for its very CPU, and
+cached in the user's cache folder. The library's name depends on its source and the headers here, the compiler and its
+flags, and the CPU: an edited source, or another machine with the same home folder, gets its own.
 Several processes may start at once: each compiles in a folder of its own and renames the library to its name in the
 cache. The last one wins, with the same content.
 """
@@ -9,31 +11,28 @@ cache. The last one wins, with the same content.
 import ctypes
 import functools
 import hashlib
-import itertools
 import os
 import platform
-import shlex
-import shutil
 import stat
-import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.atomic import sync
+from phalanx.native.compiler import (
+    COMPILERS,
+    OPENMP_OF_CLANG,
+    NotBuilt,
+    compile_command,
+    compile_library,
+    sources,
+)
 from phalanx.native.features import compiler_architecture
+from phalanx.native.levels import runnable_levels
 
-# Without trapping math the compiler may compare eight floats at once; without contraction a product and a sum round
-# twice, as they do in PyTorch. Neither changes a result, so native code and its PyTorch twin agree in every bit.
-FLAGS = ("-O3", "-fno-trapping-math", "-ffp-contract=off", "-fPIC")
-LIBRARIES = ("-lm",)
-# Code of a training step may use fused multiply-add, and shares PyTorch's threads: it is compiled for OpenMP but linked
-# without it, so it uses the OpenMP library that PyTorch has loaded, and starts no second team of threads.
-PARALLEL = ("-ffp-contract=fast", "-fopenmp")
-PARALLEL_SOURCES = ("norm", "winograd")
-COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
 SWITCH = "PHALANX_NATIVE"  # 0 turns all native code off
-TIMEOUT_S = 120
+FOLDER_OF_WHEEL = "compiled"  # beside the sources
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,11 @@ class Library:
 
     handle: ctypes.CDLL | None
     reason: str
-
-
-class _NotBuilt(Exception):
-    """Why a source could not be compiled."""
+    origin: str = ""  # for which CPU it is compiled, and where
 
 
 def load_library(name: str) -> ctypes.CDLL | None:
-    """The library of `name.c` or `name.cpp`; None if it cannot be compiled, and `native_status` says why.
+    """The library of `name.c` or `name.cpp`; None if there is none for this machine, and `native_status` says why.
 
     Functions called through it run without Python's lock.
     """
@@ -60,6 +56,22 @@ def native_status() -> str:
     """The state of each library that was used so far, as text for users."""
     reasons = [f"{name}: {library.reason}" for name, library in sorted(_found.items())]
     return "; ".join(reasons) or "no native code was needed so far"
+
+
+def native_origins() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The names of all libraries by where they come from; and of those that are not there, by the reason.
+
+    Compiles what is not there yet.
+    """
+    present: dict[str, list[str]] = {}
+    absent: dict[str, list[str]] = {}
+    for source in sources():
+        library = find_library(source.stem)
+        if library.handle is None:
+            absent.setdefault(library.reason, []).append(source.stem)
+        else:
+            present.setdefault(library.origin, []).append(source.stem)
+    return present, absent
 
 
 _found: dict[str, Library] = {}
@@ -93,48 +105,62 @@ def _source(name: str) -> Path:
 def _find(source: Path, instead: str) -> Library:
     if os.environ.get(SWITCH) == "0":
         return Library(None, f"{instead} ({SWITCH}=0)")
-    try:
-        command = _command(source)
-        target = cache_folder() / f"{source.stem}-{library_key(source, command)}.so"
-        if not target.exists() or _changeable(target):
-            _build(source, command, target)
-            if others := _changeable(target):
-                raise _NotBuilt(f"{others}; set XDG_CACHE_HOME to a folder of your own")
+    refused = ""
+    if shipped := shipped_library(source.stem):
         try:
-            handle = ctypes.CDLL(str(target))
-        except OSError:  # a crash of the machine may have left a damaged file
-            _build(source, command, target)
-            handle = ctypes.CDLL(str(target))
-    except _NotBuilt as error:
-        return Library(None, f"{instead}, which is slower ({error})")
+            return _loaded(ctypes.CDLL(str(shipped)), shipped, f"{_level_of(shipped)} of the wheel")
+        except OSError as error:
+            refused = f"the wheel's cannot be loaded: {error}; "
+    try:
+        command = compile_command(source, [f"-march={compiler_architecture()}"])
+        target = cache_folder() / f"{source.stem}-{library_key(source, command)}.so"
+        return _loaded(_compiled(source, command, target), target, f"compiled here for {compiler_architecture()}")
+    except NotBuilt as error:
+        return Library(None, f"{instead}, which is slower ({refused}{error})")
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
-        why = f"{error}; set XDG_CACHE_HOME to a folder for compiled code"
+        why = f"{refused}{error}; set XDG_CACHE_HOME to a folder for compiled code"
         return Library(None, f"{instead}, which is slower ({why})")
-    return Library(handle, f"native ({target})")
 
 
-def _command(source: Path) -> list[str]:
-    """The compiler with all flags. Those that the user has put into CC come last, and so win."""
-    words = _compiler(source.suffix)
-    program = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    parallel = PARALLEL if source.stem in PARALLEL_SOURCES else ()
-    return [*program, f"-march={compiler_architecture()}", *FLAGS, *parallel, *words[len(program) :]]
+def _loaded(handle: ctypes.CDLL, path: Path, origin: str) -> Library:
+    return Library(handle, f"native ({origin}: {path})", f"{origin}, in {path.parent}")
 
 
-def _compiler(suffix: str) -> list[str]:
-    variable, candidates = COMPILERS[suffix]
-    if chosen := os.environ.get(variable):
-        return shlex.split(chosen)
-    for name in candidates:
-        if path := shutil.which(name):
-            return [path]
-    raise _NotBuilt(f"none of the compilers {', '.join(candidates)} is installed and {variable} is not set")
+def shipped_library(name: str, folder: Path | None = None) -> Path | None:
+    """The wheel's library for the best level that this CPU can run; None in a checkout."""
+    folder = folder or Path(__file__).with_name(FOLDER_OF_WHEEL)
+    files = (folder / shipped_name(name, level.name) for level in runnable_levels())
+    return next((file for file in files if file.exists()), None)
 
 
-def library_key(source: Path, command: list[str]) -> str:
+def shipped_name(name: str, level: str) -> str:
+    return f"{name}.{level}.so"
+
+
+def _level_of(shipped: Path) -> str:
+    return shipped.name.split(".")[1]
+
+
+def _compiled(source: Path, command: Sequence[str], target: Path) -> ctypes.CDLL:
+    if not target.exists() or _changeable(target):
+        _build(source, command, target)
+        if others := _changeable(target):
+            raise NotBuilt(f"{others}; set XDG_CACHE_HOME to a folder of your own")
+    try:
+        return ctypes.CDLL(str(target))
+    except OSError:  # a crash of the machine may have left a damaged file
+        _build(source, command, target)
+    try:
+        return ctypes.CDLL(str(target))
+    except OSError as error:
+        raise NotBuilt(f"what {command[0]} makes cannot be loaded: {error}") from None
+
+
+def library_key(source: Path, command: Sequence[str]) -> str:
     """A key that differs wherever the compiled code would."""
-    headers = (header.read_bytes() for header in sorted(source.parent.glob("*.h")))
-    parts = [source.read_bytes(), *headers, "\0".join(command).encode(), _cpu().encode()]
+    beside = [*sorted(source.parent.glob("*.h")), source.with_name(OPENMP_OF_CLANG)]
+    texts = (path.read_bytes() for path in beside if path.exists())
+    parts = [source.read_bytes(), *texts, "\0".join(command).encode(), _cpu().encode()]
     return hashlib.sha256(b"\0\0".join(parts)).hexdigest()[:20]
 
 
@@ -162,24 +188,12 @@ def _changeable(library: Path) -> str:
     return ""
 
 
-def _build(source: Path, command: list[str], target: Path) -> None:
+def _build(source: Path, command: Sequence[str], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # The linker writes the library by its name, so this is a folder and a rename rather than `write_atomically`.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        compiled, linked = Path(folder) / "compiled.o", Path(folder) / target.name
-        try:
-            for step in (
-                [*command, "-c", str(source), "-o", str(compiled)],
-                [*_compiler(source.suffix), "-shared", str(compiled), "-o", str(linked), *LIBRARIES],
-            ):
-                subprocess.run(step, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
-        except FileNotFoundError:
-            raise _NotBuilt(f"the compiler {command[0]} does not exist") from None
-        except subprocess.TimeoutExpired:
-            raise _NotBuilt(f"{command[0]} did not finish within {TIMEOUT_S} s") from None
-        except subprocess.CalledProcessError as error:
-            complaint = error.stderr.strip().splitlines() or ["no message"]
-            raise _NotBuilt(f"{command[0]} refused {source.name}: {complaint[-1]}") from None
+        linked = Path(folder) / target.name
+        compile_library(source, command, linked)
         linked.chmod(0o755)  # whatever the umask: nobody else writes it
         sync(linked)
         linked.replace(target)

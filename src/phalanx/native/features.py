@@ -5,7 +5,9 @@ libraries and our compiled code are limited to it too, so that results are those
 one, only our choices change: slower instructions do the work.
 """
 
+import functools
 import os
+import platform
 from pathlib import Path
 
 from phalanx.errors import UserError, nearest
@@ -13,6 +15,7 @@ from phalanx.errors import UserError, nearest
 SWITCH = "PHALANX_CPU"
 # The features of each level, by the names that users see.
 LEVELS: dict[str, tuple[str, ...]] = {
+    "x86-64": (),
     "avx2": ("AVX2",),
     "avx512": ("AVX2", "AVX512"),
     "avx512-bf16": ("AVX2", "AVX512", "AVX512-BF16"),
@@ -24,11 +27,12 @@ FEATURES = ("AVX2", "AVX512", "AVX512-BF16", "AMX", "ARM-BF16")
 NATIVE_BF16 = ("AMX", "AVX512-BF16")  # with these, bf16 is faster than fp32; ARM's has not been measured
 # How PyTorch's kernels, oneDNN, MKL and our compiler are limited to a level.
 _LIBRARIES = {
+    "x86-64": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
     "avx512-bf16": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
 }
-_ARCHITECTURES = {"avx2": "x86-64-v3", "avx512": "x86-64-v4", "avx512-bf16": "x86-64-v4"}
+_ARCHITECTURES = {"x86-64": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4", "avx512-bf16": "x86-64-v4"}
 # Their flags in /proc/cpuinfo; all flags of a row are needed.
 _FLAGS = {
     "AVX2": {"avx2", "fma"},
@@ -59,37 +63,42 @@ def believed_level() -> str | None:
 
 def hold_libraries_to_level() -> None:
     """Limit PyTorch's libraries to PHALANX_CPU. Call it before torch computes anything."""
-    for name, value in _LIBRARIES.get(_hiding_level() or "", {}).items():
+    for name, value in _LIBRARIES.get(hiding_level() or "", {}).items():
         os.environ.setdefault(name, value)
 
 
 def compiler_architecture() -> str:
     """The value of the compiler's -march."""
-    return _ARCHITECTURES.get(_hiding_level() or "", "native")
+    if platform.machine() != "x86_64":
+        return "native"
+    return _ARCHITECTURES.get(hiding_level() or "", "native")
 
 
-def _hiding_level() -> str | None:
-    """The level, if this CPU has more."""
+def hiding_level() -> str | None:
+    """The level in PHALANX_CPU, if this CPU has more."""
     level = believed_level()
     return level if level is not None and set(LEVELS[level]) < set(real_features()) else None
 
 
 def real_features() -> tuple[str, ...]:
     """The features that the CPU itself reports."""
-    flags = _cpu_flags()
+    flags = cpu_flags()
     if flags is None:
         return _features_by_torch()
     x86 = "fpu" in flags  # "bf16" is a flag on ARM, and not one of x86
     return tuple(name for name in FEATURES if _FLAGS[name] <= flags and (name == "ARM-BF16") != x86)
 
 
-def _cpu_flags() -> set[str] | None:
+@functools.cache
+def cpu_flags() -> frozenset[str] | None:
     """The first core's flags; None without /proc/cpuinfo."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith(("flags", "Features"))), None)
+    return next(
+        (frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith(("flags", "Features"))), None
+    )
 
 
 def _features_by_torch() -> tuple[str, ...]:
