@@ -46,6 +46,12 @@ class TrainBenchPlan:
     turn_s: float
     precision: str  # fp32 or bf16: of Phalanx, and of peers with a choice
     threads: int
+    also: str = ""  # the other precision that this CPU computes natively: of Phalanx alone
+
+    @property
+    def ours(self) -> dict[str, str]:
+        """Our lines, with the precision of each."""
+        return {OURS: self.precision, **({f"{OURS} {self.also}": self.also} if self.also else {})}
 
     @property
     def subject(self) -> str:
@@ -97,7 +103,8 @@ def make_plan(
         )
     settings = choose(MachineConfig.model_validate({"precision": precision}))
     chosen = settings.decisions["precision"].value
-    return TrainBenchPlan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads)
+    also = "fp32" if precision == "auto" and chosen == "bf16" else ""
+    return TrainBenchPlan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads, also)
 
 
 def bench_train(
@@ -140,13 +147,13 @@ def bench_train(
 def _measure(console: Console, plan: TrainBenchPlan, found: Found, work: float | None) -> Measured:
     """Run all rounds. Each contender runs alone in its own process."""
     measured = Measured()
-    turns, taken = plan.rounds * (1 + len(found.pythons)), 0
+    turns, taken = plan.rounds * (len(plan.ours) + len(found.pythons)), 0
     with progress(console, "turns", turns) as advance:
         try:
             for number in range(plan.rounds):
-                for name, python in {OURS: "", **found.pythons}.items():
-                    if name == OURS:
-                        _our_turn(plan, number, measured, work)
+                for name, python in {**dict.fromkeys(plan.ours, ""), **found.pythons}.items():
+                    if name in plan.ours:
+                        _our_turn(name, plan, number, measured, work)
                     elif name not in measured.remarks:
                         _turn_of(name, python, plan, number, measured, work)
                     advance(1)
@@ -158,11 +165,11 @@ def _measure(console: Console, plan: TrainBenchPlan, found: Found, work: float |
     return measured
 
 
-def _our_turn(plan: TrainBenchPlan, number: int, measured: Measured, work: float | None) -> None:
+def _our_turn(name: str, plan: TrainBenchPlan, number: int, measured: Measured, work: float | None) -> None:
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         out = Path(folder) / "run"
         words = synthetic(plan.model, plan.size, plan.batch_size, WARM_UP + plan.steps)
-        words += ["--precision", plan.precision, "--out", str(out), f"data.synthetic.classes={CLASSES}"]
+        words += ["--precision", plan.ours[name], "--out", str(out), f"data.synthetic.classes={CLASSES}"]
         try:
             (trained,) = train_together([(["train", *words], out)])
         except TrainingFailed as error:
@@ -172,7 +179,7 @@ def _our_turn(plan: TrainBenchPlan, number: int, measured: Measured, work: float
     times = [record["t"] for record in trained.steps()]
     rate = plan.batch_size * plan.steps / max(1e-3, times[-1] - times[WARM_UP - 1])
     start = next(record for record in trained.records if record["kind"] == "start")
-    line = measured.lines.setdefault(OURS, Line(plan.precision, start["parameters"]))
+    line = measured.lines.setdefault(name, Line(plan.ours[name], start["parameters"]))
     line.note(
         number, rate, _share(plan, number, measured, line.precision, work), trained.peak_bytes, times[0] - trained.begun
     )
@@ -271,7 +278,7 @@ def _notes(measured: Measured, found: Found, work: float | None, load: float) ->
         "first step s: from the start of the process to the end of its first step, everything included",
         f"matrix products of this machine, measured in each round: {products or 'none'}; training takes {counted}",
         *(f"{named[name]}: {said[name]}" for name in said if name in measured.lines),
-        *(named[name] for name in measured.lines if name not in said and name != OURS),
+        *(named[name] for name in measured.lines if name not in said and not name.startswith(OURS)),
         "peers train on one batch in memory, in the environment as it is; Phalanx's run includes its input",
     ]
     if "bf16" in measured.matmul and _emulated(measured):
