@@ -37,10 +37,7 @@ class ThreadsPlan:
     turn_s: float
     rounds: int
     precision: str = "auto"
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        return (AUTO, *dict.fromkeys(("1", str(cores()))))
+    choices: tuple[str, ...] = (AUTO, *dict.fromkeys(("1", str(cores()))))  # of machine.threads
 
     @property
     def subject(self) -> str:

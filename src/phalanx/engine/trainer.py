@@ -27,6 +27,7 @@ from phalanx.engine.step import Engine, Measurements, refuse_nonfinite
 from phalanx.engine.times import Times, each_rank
 from phalanx.engine.totals import Totals
 from phalanx.exchange.base import Exchange
+from phalanx.machine.crowding import Crowding
 from phalanx.machine.system import SystemMeter
 from phalanx.observe.display import Display, Tick
 from phalanx.observe.slowness import Slowness
@@ -69,6 +70,7 @@ class Trainer:
     patience: Patience = field(default_factory=Patience)
     compute_statistics: Callable[[nn.Module], None] | None = None  # of batch norms, for averaged weights
     meter: SystemMeter = field(default_factory=SystemMeter)
+    crowding: Crowding | None = None  # on a CPU
 
     def fit(
         self,
@@ -112,6 +114,9 @@ class Trainer:
             )
         if measurements.note:
             self.observer.emit(ev.Note(state.step, measurements.note))
+        waited = self.crowding.look() if self.crowding is not None else None
+        if waited is not None:
+            self.observer.emit(ev.Note(state.step, _crowded(waited, self.engine.settings.threads, self.folder.path)))
         if measurements.norms is not None:
             norms = measurements.norms
             self.observer.emit(ev.Norms(state.step, norms.parameters, norms.gradients))
@@ -397,6 +402,15 @@ class Trainer:
     def wall_s(self, state: TrainState) -> float:
         """Seconds that the run has taken, including the parts before a resume."""
         return state.wall_s + time.perf_counter() - self.started
+
+
+def _crowded(waited: float, threads: int, folder: Path) -> str:
+    return (
+        f"other processes want the cores: the {threads} threads of this run waited {100 * waited:.0f} % of the time for "
+        "one, and each operation ends with the last of them. The run keeps its threads, since sums over others round "
+        "differently. On cores that stay busy, one thread may be faster (`phalanx bench threads` measures it): stop, "
+        f"and phalanx train --resume {folder} machine.threads=1"
+    )
 
 
 def _measured(top1: float | None, topk: float | None, metrics: dict[str, float]) -> dict[str, float]:
