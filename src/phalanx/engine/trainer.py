@@ -406,10 +406,10 @@ class Trainer:
 
 def _crowded(waited: float, threads: int, folder: Path) -> str:
     return (
-        f"other processes want the cores: the {threads} threads of this run waited {100 * waited:.0f} % of the time for "
-        "one, and each operation ends with the last of them. The run keeps its threads, since sums over others round "
-        "differently. On cores that stay busy, one thread may be faster (`phalanx bench threads` measures it): stop, "
-        f"and phalanx train --resume {folder} machine.threads=1"
+        f"other processes want the cores: the {threads} threads of this run waited {100 * waited:.0f} % of the time "
+        "for one, and each operation ends with the last of them. The run keeps its threads, since sums over others "
+        "round differently. On cores that stay busy, one thread may be faster (`phalanx bench threads` measures "
+        f"it): stop, and phalanx train --resume {folder} machine.threads=1"
     )
 
 
