@@ -38,8 +38,8 @@ def kernels() -> Iterator[tuple[str, Work]]:
             yield from _convolutions(named, dtype, (images, inner, outer, side), kernel, stride)
         for m, n, k in PRODUCTS:
             a, b = _random(m, k).to(dtype), _random(k, n).to(dtype)
-            yield f"{named} product {m}x{k} by {k}x{n}", lambda a=a, b=b: [a @ b]
-            yield f"{named} product {n}x{k} by {k}x{m}, transposed", lambda a=a, b=b: [b.t() @ a.t()]
+            yield f"{named} product {m}x{k} by {k}x{n}", _product(a, b)
+            yield f"{named} product {n}x{k} by {k}x{m}, transposed", _product(b.t(), a.t())
     maps = _random(256, 64, 31, 31).to(memory_format=torch.channels_last)
     norm = nn.BatchNorm2d(64)
     yield "batch norm, ours", lambda: _trained(lambda x: normalize(norm, x, None, "relu"), maps, norm)
@@ -54,6 +54,10 @@ def kernels() -> Iterator[tuple[str, Work]]:
     yield "gelu", lambda: _trained(F.gelu, maps)
     yield "cross-entropy", lambda: _trained(lambda x: F.cross_entropy(x, torch.arange(256)), _random(256, 1000))
     yield "norm of a large tensor, as clipping has it", lambda: [maps.norm()]
+
+
+def _product(a: Tensor, b: Tensor) -> Work:
+    return lambda: [a @ b]
 
 
 def _convolutions(

@@ -295,7 +295,7 @@ class MachineConfig(Section):
     )
     channels_last: bool | Literal["auto"] = "auto"
     threads: Count | Literal["auto"] = Field(
-        "auto", description="auto: one for each core and worker; 1 for small steps, where more are not faster"
+        "auto", description="auto: one for each core and worker; 1 for small steps, where more gain little"
     )
     allocator: Literal["auto", "keep", "system"] = Field(
         "auto", description="keep: freed memory stays with the process, so no page is faulted in twice"

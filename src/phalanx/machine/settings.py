@@ -18,7 +18,7 @@ from phalanx.machine.job_settings import SET_BY_USER, Decision, JobSettings, cho
 from phalanx.machine.openmp import idle_threads
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-# FLOPs of a micro-batch: with fewer, a second thread gains nothing (`phalanx bench threads`, docs/results.md).
+# FLOPs of a micro-batch: with fewer, threads gain little, and lose much on shared cores (`phalanx bench threads`).
 WORTH_THREADS = 2e9
 
 
@@ -41,13 +41,16 @@ class Settings:
         return self.device if self.device.type == "cuda" else None
 
     def for_work(self, flops: float | None) -> "Settings":
-        """The same for micro-batches of so many FLOPs: one thread where more are not faster. Call `apply` again."""
+        """The same for micro-batches of so many FLOPs: one thread where more gain little. Call `apply` again."""
         here = self.decisions["threads"]
         if self.device.type != "cpu" or self.threads == 1 or here.reason == SET_BY_USER:
             return self
         if flops is None or flops >= WORTH_THREADS:
             return self
-        one = Decision(1, f"as fast as {self.threads}, and better on shared cores: {flops / 1e9:.2g} GFLOP a step")
+        why = (
+            f"{flops / 1e9:.2g} GFLOP a step: {self.threads} gain little, and on shared cores they wait for each other"
+        )
+        one = Decision(1, why)
         return replace(self, threads=1, decisions={**self.decisions, "threads": one})
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
