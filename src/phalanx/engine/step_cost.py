@@ -31,7 +31,7 @@ from phalanx.native.build import PARALLEL_SOURCES, find_library
 from phalanx.observe.progress import progress
 
 NAME = "precisions"  # of the cached times
-WORTH_TIMING = 1e10  # FLOPs of a micro-batch: a smaller one is no seconds of a run's start
+WORTH_TIMING = 3e9  # FLOPs of a micro-batch: with fewer, a run is too short to wait for it
 _AT_ONCE = 2e11  # FLOPs of a timed step, at most: fewer samples say the same
 _ROUNDS, _LIMIT_S = 3, 15.0  # steps in each precision; no round begins later
 _BACKWARD = 3  # the cost of a training step, in forward passes

@@ -42,8 +42,8 @@ class Settings:
 
     def for_work(self, flops: float | None) -> "Settings":
         """The same for micro-batches of so many FLOPs: one thread where more gain little. Call `apply` again."""
-        here = self.decisions["threads"]
-        if self.device.type != "cpu" or self.threads == 1 or here.reason == SET_BY_USER:
+        given = self.decisions["threads"].reason == SET_BY_USER
+        if self.device.type != "cpu" or self.threads == 1 or given:
             return self
         if flops is None or flops >= WORTH_THREADS:
             return self
