@@ -12,8 +12,19 @@ from rich.console import Console
 from phalanx.bench.contender import Contender, Turn
 from phalanx.bench.environments import Found, find_peers, parse_environments
 from phalanx.bench.history import entries
-from phalanx.bench.train import OURS, Line, Measured, TrainBenchPlan, bench_train, make_figures, make_plan, make_table
+from phalanx.bench.train import (
+    OTHER,
+    OURS,
+    Line,
+    Measured,
+    TrainBenchPlan,
+    bench_train,
+    make_figures,
+    make_plan,
+    make_table,
+)
 from phalanx.errors import UserError
+from phalanx.native.features import SWITCH
 from tests.data.samples import assert_helpful
 
 QUICK = TrainBenchPlan(
@@ -59,6 +70,19 @@ def test_all_are_measured_told_and_remembered(tmp_path: Path, monkeypatch: pytes
     assert entry.subject == QUICK.subject
     assert set(entry.figures) == {"images/s", "share of matmul rate", "phalanx / timm"}
     assert "again: phalanx" in screen.getvalue()
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_both_precisions_are_measured_where_the_cpu_has_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv(SWITCH, "avx512-bf16")
+    plan = make_plan("test_resnet", 2, 32, steps=1, rounds=1, turn_s=60.0)
+    assert plan.both
+    bench_train(Console(file=io.StringIO()), plan, [], {}, markdown=None, json_file=tmp_path / "train.json")
+    (table,) = json.loads((tmp_path / "train.json").read_text())["tables"]
+    assert {row[0]: row[1] for row in table["rows"]} == {OURS: "bf16", OTHER: "fp32"}  # too small to be timed
+    monkeypatch.setenv(SWITCH, "avx2")
+    assert not make_plan("test_resnet", 2, 32, steps=1, rounds=1, turn_s=60.0).both
 
 
 @pytest.mark.usefixtures("own_cache")
