@@ -50,6 +50,7 @@ class Results:
 
     rates: dict[tuple[int, str], list[float]] = field(default_factory=dict)
     chosen: str = ""
+    stopped: str = ""  # the progress, if the user interrupted
 
 
 def parse_loads(text: str) -> tuple[int, ...]:
@@ -66,23 +67,39 @@ def parse_loads(text: str) -> tuple[int, ...]:
 
 def bench_threads(console: Console, plan: ThreadsPlan, *, markdown: Path | None, json_file: Path | None) -> None:
     """Measure in turns, and report."""
-    results = Results()
-    turns = plan.rounds * len(plan.loads) * len(plan.choices)
-    with progress(console, "turns", turns) as advance:
-        for _ in range(plan.rounds):
-            for load in plan.loads:
-                for choice in plan.choices:
-                    results.rates.setdefault((load, choice), []).append(_turn(plan, load, choice, results))
-                    advance(1)
+    results = _measure(console, plan)
+    compared = [key for key in results.rates if key[1] != AUTO]
     tell(
         console,
         "threads",
         [make_table(plan, results)],
-        {f"auto / {choice} threads, load {load}": _ratio(results, load, choice) for load, choice in _others(plan)},
+        {f"auto / {choice} threads, load {load}": _ratio(results, load, choice) for load, choice in compared},
         subject=plan.subject,
         markdown=markdown,
         json_file=json_file,
     )
+    if results.stopped:
+        raise KeyboardInterrupt
+
+
+def _measure(console: Console, plan: ThreadsPlan) -> Results:
+    """Run all rounds; in each, auto comes first."""
+    results, taken = Results(), 0
+    turns = plan.rounds * len(plan.loads) * len(plan.choices)
+    with progress(console, "turns", turns) as advance:
+        try:
+            for _ in range(plan.rounds):
+                for load in plan.loads:
+                    for choice in plan.choices:
+                        rate = _turn(plan, load, choice, results)
+                        results.rates.setdefault((load, choice), []).append(rate)
+                        advance(1)
+                        taken += 1
+        except KeyboardInterrupt:
+            if not results.rates:
+                raise
+            results.stopped = f"stopped by you after {taken} of {turns} turns"
+    return results
 
 
 def _turn(plan: ThreadsPlan, load: int, choice: str, results: Results) -> float:
@@ -132,13 +149,9 @@ def rate_of(records: Sequence[Record], batch_size: int, begun: float) -> float:
     return batch_size * (len(times) - 1 - first) / max(1e-3, times[-1] - times[first])
 
 
-def _others(plan: ThreadsPlan) -> list[tuple[int, str]]:
-    return [(load, choice) for load in plan.loads for choice in plan.choices if choice != AUTO]
-
-
 def _ratio(results: Results, load: int, choice: str) -> float:
     """How many times as fast auto was in the same rounds: the median."""
-    pairs = zip(results.rates[load, AUTO], results.rates[load, choice], strict=True)
+    pairs = zip(results.rates[load, AUTO], results.rates[load, choice], strict=False)
     return statistics.median(auto / other for auto, other in pairs)
 
 
@@ -158,5 +171,9 @@ def make_table(plan: ThreadsPlan, results: Results) -> Table:
         f"Training {plan.subject}, {plan.rounds} turns of {plan.turn_s:g} s",
         ("beside", "threads", "images/s", "spread", "auto is …×"),
         rows,
-        (f"auto: {results.chosen}", "auto is …×: how many times as fast auto was in the same rounds, their median"),
+        (
+            f"auto: {results.chosen}",
+            "auto is …×: how many times as fast auto was in the same rounds, their median",
+            *([results.stopped] if results.stopped else []),
+        ),
     )
