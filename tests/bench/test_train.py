@@ -18,6 +18,7 @@ from phalanx.bench.train import (
     Line,
     Measured,
     TrainBenchPlan,
+    asked_precision,
     bench_train,
     make_figures,
     make_plan,
@@ -72,17 +73,17 @@ def test_all_are_measured_told_and_remembered(tmp_path: Path, monkeypatch: pytes
     assert "again: phalanx" in screen.getvalue()
 
 
-@pytest.mark.usefixtures("own_cache")
-def test_both_precisions_are_measured_where_the_cpu_has_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_both_precisions_are_measured_where_the_cpu_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "avx512-bf16")
-    plan = make_plan("test_resnet", 2, 32, steps=1, rounds=1, turn_s=60.0)
-    assert plan.both
-    bench_train(Console(file=io.StringIO()), plan, [], {}, markdown=None, json_file=tmp_path / "train.json")
-    (table,) = json.loads((tmp_path / "train.json").read_text())["tables"]
-    assert {row[0]: row[1] for row in table["rows"]} == {OURS: "bf16", OTHER: "fp32"}  # too small to be timed
+    plan = make_plan("resnet50", 32, 224, steps=4, rounds=3, turn_s=60.0)
+    assert plan.ours == (OURS, OTHER)
+    assert asked_precision(OURS, plan, Measured()) == "auto"  # what a user gets
+    for taken, other in (("bf16", "fp32"), ("fp32", "bf16")):
+        assert asked_precision(OTHER, plan, Measured({OURS: Line(taken)})) == other
+    given = make_plan("resnet50", 32, 224, steps=4, rounds=3, turn_s=60.0, precision="bf16")
+    assert (given.ours, asked_precision(OURS, given, Measured())) == ((OURS,), "bf16")
     monkeypatch.setenv(SWITCH, "avx2")
-    assert not make_plan("test_resnet", 2, 32, steps=1, rounds=1, turn_s=60.0).both
+    assert make_plan("resnet50", 32, 224, steps=4, rounds=3, turn_s=60.0).ours == (OURS,)
 
 
 @pytest.mark.usefixtures("own_cache")

@@ -170,7 +170,13 @@ def _our_turn(name: str, plan: TrainBenchPlan, number: int, measured: Measured, 
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         out = Path(folder) / "run"
         words = synthetic(plan.model, plan.size, plan.batch_size, WARM_UP + plan.steps)
-        words += ["--precision", _asked(name, plan, measured), "--out", str(out), f"data.synthetic.classes={CLASSES}"]
+        words += [
+            "--precision",
+            asked_precision(name, plan, measured),
+            "--out",
+            str(out),
+            f"data.synthetic.classes={CLASSES}",
+        ]
         try:
             (trained,) = train_together([(["train", *words], out)])
         except TrainingFailed as error:
@@ -187,7 +193,7 @@ def _our_turn(name: str, plan: TrainBenchPlan, number: int, measured: Measured, 
     )
 
 
-def _asked(name: str, plan: TrainBenchPlan, measured: Measured) -> str:
+def asked_precision(name: str, plan: TrainBenchPlan, measured: Measured) -> str:
     """The value of --precision: what a user gets first, then the other one."""
     if name == OURS:
         return "auto" if plan.both else plan.precision
