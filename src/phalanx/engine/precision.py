@@ -41,5 +41,8 @@ def measure(config: RunConfig, spec: ModelSpec, settings: Settings) -> Precision
         return PrecisionTimes(host, why_not="the model's work could not be counted")
     if cost.flops < WORTH_TIMING:
         return PrecisionTimes(host, why_not=f"{cost.flops / 1e9:.2g} GFLOP a step are not worth timing")
-    cost = time_precisions(cost, config, spec, settings)
+    try:
+        cost = time_precisions(cost, config, spec, settings)
+    except Exception as error:  # such as a model of the user's that is trained in another way
+        return PrecisionTimes(host, why_not=f"a step could not be timed: {type(error).__name__}")
     return PrecisionTimes(host, cost.timed, cost.seconds or {})

@@ -114,9 +114,8 @@ class Trainer:
             )
         if measurements.note:
             self.observer.emit(ev.Note(state.step, measurements.note))
-        waited = self.crowding.look() if self.crowding is not None else None
-        if waited is not None:
-            self.observer.emit(ev.Note(state.step, _crowded(waited, self.engine.settings.threads, self.folder.path)))
+        if self.crowding is not None and (text := self.crowding.look()):
+            self.observer.emit(ev.Note(state.step, text))
         if measurements.norms is not None:
             norms = measurements.norms
             self.observer.emit(ev.Norms(state.step, norms.parameters, norms.gradients))
@@ -402,15 +401,6 @@ class Trainer:
     def wall_s(self, state: TrainState) -> float:
         """Seconds that the run has taken, including the parts before a resume."""
         return state.wall_s + time.perf_counter() - self.started
-
-
-def _crowded(waited: float, threads: int, folder: Path) -> str:
-    return (
-        f"other processes want the cores: the {threads} threads of this run waited {100 * waited:.0f} % of the time "
-        "for one, and each operation ends with the last of them. The run keeps its threads, since sums over others "
-        "round differently. On cores that stay busy, one thread may be faster (`phalanx bench threads` measures "
-        f"it): stop, and phalanx train --resume {folder} machine.threads=1"
-    )
 
 
 def _measured(top1: float | None, topk: float | None, metrics: dict[str, float]) -> dict[str, float]:

@@ -200,7 +200,9 @@ def _trainer(
         callbacks=callbacks,
         patience=_patience(config, training, agreed.role.rank),
         compute_statistics=_norm_statistics(agreed, training, engine, reports.display),
-        crowding=Crowding(agreed.settings.threads) if agreed.settings.device.type == "cpu" else None,
+        crowding=Crowding(agreed.settings.threads, reports.folder.path)
+        if agreed.settings.device.type == "cpu"
+        else None,
     )
 
 
