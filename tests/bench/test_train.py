@@ -12,8 +12,20 @@ from rich.console import Console
 from phalanx.bench.contender import Contender, Turn
 from phalanx.bench.environments import Found, find_peers, parse_environments
 from phalanx.bench.history import entries
-from phalanx.bench.train import OURS, Line, Measured, TrainBenchPlan, bench_train, make_figures, make_plan, make_table
+from phalanx.bench.train import (
+    OTHER,
+    OURS,
+    Line,
+    Measured,
+    TrainBenchPlan,
+    asked_precision,
+    bench_train,
+    make_figures,
+    make_plan,
+    make_table,
+)
 from phalanx.errors import UserError
+from phalanx.native.features import SWITCH
 from tests.data.samples import assert_helpful
 
 QUICK = TrainBenchPlan(
@@ -59,6 +71,19 @@ def test_all_are_measured_told_and_remembered(tmp_path: Path, monkeypatch: pytes
     assert entry.subject == QUICK.subject
     assert set(entry.figures) == {"images/s", "share of matmul rate", "phalanx / timm"}
     assert "again: phalanx" in screen.getvalue()
+
+
+def test_both_precisions_are_measured_where_the_cpu_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "avx512-bf16")
+    plan = make_plan("resnet50", 32, 224, steps=4, rounds=3, turn_s=60.0)
+    assert plan.ours == (OURS, OTHER)
+    assert asked_precision(OURS, plan, Measured()) == "auto"  # what a user gets
+    for taken, other in (("bf16", "fp32"), ("fp32", "bf16")):
+        assert asked_precision(OTHER, plan, Measured({OURS: Line(taken)})) == other
+    given = make_plan("resnet50", 32, 224, steps=4, rounds=3, turn_s=60.0, precision="bf16")
+    assert (given.ours, asked_precision(OURS, given, Measured())) == ((OURS,), "bf16")
+    monkeypatch.setenv(SWITCH, "avx2")
+    assert make_plan("resnet50", 32, 224, steps=4, rounds=3, turn_s=60.0).ours == (OURS,)
 
 
 @pytest.mark.usefixtures("own_cache")

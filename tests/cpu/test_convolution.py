@@ -24,6 +24,7 @@ from phalanx.cpu.convolution import (
 )
 from phalanx.engine.state import TrainState
 from phalanx.machine.settings import choose
+from phalanx.machine.timings import machine
 from phalanx.native.build import find_library
 
 pytestmark = pytest.mark.numeric
@@ -270,7 +271,7 @@ def test_a_checkpoint_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monke
     elsewhere(images(3, 4, 6))
     assert list(tmp_path.rglob("*.json"))
     wrong = {"0": {"6x7": ["winograd"] * 3}, "1": {"6x7": ["convolution", "wrong", "columns"]}}
-    numbers["forms"] = {"on": tuning.machine(), "of": wrong}
+    numbers["forms"] = {"on": machine(), "of": wrong}
     impossible = copy.deepcopy(elsewhere)
     for module in impossible:
         assert isinstance(module, TunedConv2d)

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from phalanx.config.schema import MachineConfig
 from phalanx.errors import UserError
 from phalanx.machine.cores import cores
 from phalanx.machine.job_settings import Decision
-from phalanx.machine.settings import Settings, choose
+from phalanx.machine.settings import WORTH_THREADS, Settings, choose
 from tests.data.samples import assert_helpful
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
@@ -29,6 +30,16 @@ def test_cores_are_shared_by_the_workers_of_the_machine() -> None:
     assert chosen(workers_here=2).decisions["threads"].reason == f"{here} cores, 2 workers"
     assert chosen(workers_here=1000).threads == 1
     assert chosen(workers_here=2, threads=5).decisions["threads"] == Decision(5, "as you set it")
+
+
+def test_a_small_step_has_one_thread() -> None:
+    two = replace(chosen(device="cpu"), threads=2)
+    small = two.for_work(0.1 * WORTH_THREADS)
+    assert small.threads == small.decisions["threads"].value == 1
+    assert "GFLOP a step: 2 gain little" in small.decisions["threads"].reason
+    assert two.for_work(WORTH_THREADS) == two.for_work(None) == two  # enough, or nobody knows
+    given = chosen(device="cpu", threads=2)
+    assert given.for_work(1.0) == given
 
 
 @no_gpu

@@ -20,6 +20,7 @@ from rich.console import Console
 from phalanx.config.recipes import load_recipe
 from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.role import Role
+from phalanx.engine import precision
 from phalanx.errors import UserError
 from phalanx.machine.job_settings import JOB_WIDE
 from phalanx.roles.request import Request
@@ -230,7 +231,9 @@ def test_what_auto_settled_is_written_down_and_kept(tmp_path: Path, monkeypatch:
         return job_settings
 
     monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
-    assert "device: cpu (no GPU found), bf16 (AVX512-BF16 present)" in train(out, *auto)
+    said = train(out, *auto)
+    assert "device: cpu (no GPU found), bf16 (AVX512-BF16 present; " in said
+    assert "GFLOP a step are not worth timing)" in said
     began = machine()
     assert "auto" not in [began[name] for name in JOB_WIDE]
     monkeypatch.setenv("PHALANX_CPU", "avx2")
@@ -242,8 +245,20 @@ def test_what_auto_settled_is_written_down_and_kept(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PHALANX_CPU", "amx")
     assert ", fp32 (kept from the run's beginning)" in train(out, "train.length=8st", resume=True)
     said = train(out, "train.length=10st", "machine.precision=auto", resume=True)
-    assert ", bf16 (AMX present)" in said
+    assert ", bf16 (AMX present; " in said
     assert machine()["precision"] == "bf16"
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_timing_the_precisions_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
+    monkeypatch.setattr(precision, "WORTH_TIMING", 0)
+    quick = ["model.name=wrn10_1", "model.drop=0.1", *LEAN, "train.batch_size=8", "train.length=2st"]
+    assert "(a step of 8: " in train(tmp_path / "timed", *quick, "machine.precision=auto")
+    chosen = yaml.safe_load((tmp_path / "timed" / "config.yaml").read_text())["machine"]["precision"]
+    train(tmp_path / "given", *quick, f"machine.precision={chosen}")
+    given = final(tmp_path / "given")["model"]
+    assert all(torch.equal(tensor, given[name]) for name, tensor in final(tmp_path / "timed")["model"].items())
 
 
 @pytest.mark.numeric

@@ -27,6 +27,7 @@ from phalanx.models.listing import cost
 from phalanx.observe.progress import progress
 
 OURS = "phalanx"
+OTHER = "phalanx, other precision"
 CLASSES = 1000
 WARM_UP = 2  # steps that are not counted: memory is faulted in, kernels are chosen, graphs compiled
 START_TIMEOUT_S = 1800.0  # torch.compile or a step in an emulated precision may take minutes
@@ -46,6 +47,12 @@ class TrainBenchPlan:
     turn_s: float
     precision: str  # fp32 or bf16: of Phalanx, and of peers with a choice
     threads: int
+    both: bool = False  # this CPU computes both natively: Phalanx takes the faster, and is measured in the other, too
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        """Our lines."""
+        return (OURS, OTHER) if self.both else (OURS,)
 
     @property
     def subject(self) -> str:
@@ -97,7 +104,8 @@ def make_plan(
         )
     settings = choose(MachineConfig.model_validate({"precision": precision}))
     chosen = settings.decisions["precision"].value
-    return TrainBenchPlan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads)
+    both = precision == "auto" and chosen == "bf16" and settings.device.type == "cpu"
+    return TrainBenchPlan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads, both)
 
 
 def bench_train(
@@ -140,13 +148,13 @@ def bench_train(
 def _measure(console: Console, plan: TrainBenchPlan, found: Found, work: float | None) -> Measured:
     """Run all rounds. Each contender runs alone in its own process."""
     measured = Measured()
-    turns, taken = plan.rounds * (1 + len(found.pythons)), 0
+    turns, taken = plan.rounds * (len(plan.ours) + len(found.pythons)), 0
     with progress(console, "turns", turns) as advance:
         try:
             for number in range(plan.rounds):
-                for name, python in {OURS: "", **found.pythons}.items():
-                    if name == OURS:
-                        _our_turn(plan, number, measured, work)
+                for name, python in {**dict.fromkeys(plan.ours, ""), **found.pythons}.items():
+                    if name in plan.ours:
+                        _our_turn(name, plan, number, measured, work)
                     elif name not in measured.remarks:
                         _turn_of(name, python, plan, number, measured, work)
                     advance(1)
@@ -158,11 +166,17 @@ def _measure(console: Console, plan: TrainBenchPlan, found: Found, work: float |
     return measured
 
 
-def _our_turn(plan: TrainBenchPlan, number: int, measured: Measured, work: float | None) -> None:
+def _our_turn(name: str, plan: TrainBenchPlan, number: int, measured: Measured, work: float | None) -> None:
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         out = Path(folder) / "run"
         words = synthetic(plan.model, plan.size, plan.batch_size, WARM_UP + plan.steps)
-        words += ["--precision", plan.precision, "--out", str(out), f"data.synthetic.classes={CLASSES}"]
+        words += [
+            "--precision",
+            asked_precision(name, plan, measured),
+            "--out",
+            str(out),
+            f"data.synthetic.classes={CLASSES}",
+        ]
         try:
             (trained,) = train_together([(["train", *words], out)])
         except TrainingFailed as error:
@@ -172,10 +186,18 @@ def _our_turn(plan: TrainBenchPlan, number: int, measured: Measured, work: float
     times = [record["t"] for record in trained.steps()]
     rate = plan.batch_size * plan.steps / max(1e-3, times[-1] - times[WARM_UP - 1])
     start = next(record for record in trained.records if record["kind"] == "start")
-    line = measured.lines.setdefault(OURS, Line(plan.precision, start["parameters"]))
+    precision = str(start["decisions"]["precision"]).partition(" ")[0]
+    line = measured.lines.setdefault(name, Line(precision, start["parameters"]))
     line.note(
         number, rate, _share(plan, number, measured, line.precision, work), trained.peak_bytes, times[0] - trained.begun
     )
+
+
+def asked_precision(name: str, plan: TrainBenchPlan, measured: Measured) -> str:
+    """The value of --precision: what a user gets first, then the other one."""
+    if name == OURS:
+        return "auto" if plan.both else plan.precision
+    return "fp32" if measured.lines[OURS].precision == "bf16" else "bf16"
 
 
 def _turn_of(name: str, python: str, plan: TrainBenchPlan, number: int, measured: Measured, work: float | None) -> None:
@@ -271,7 +293,7 @@ def _notes(measured: Measured, found: Found, work: float | None, load: float) ->
         "first step s: from the start of the process to the end of its first step, everything included",
         f"matrix products of this machine, measured in each round: {products or 'none'}; training takes {counted}",
         *(f"{named[name]}: {said[name]}" for name in said if name in measured.lines),
-        *(named[name] for name in measured.lines if name not in said and name != OURS),
+        *(named[name] for name in measured.lines if name not in said and name not in (OURS, OTHER)),
         "peers train on one batch in memory, in the environment as it is; Phalanx's run includes its input",
     ]
     if "bf16" in measured.matmul and _emulated(measured):

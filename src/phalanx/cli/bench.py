@@ -55,6 +55,25 @@ def _names(peers: str) -> list[str] | None:
 
 
 @app.command()
+def threads(
+    model: Annotated[str, typer.Option(help="a name that `phalanx models` lists")] = "cifar_resnet8",
+    batch_size: Annotated[int, typer.Option(min=2)] = 64,
+    size: Annotated[int, typer.Option(min=1, help="height and width of the images")] = 16,
+    load: Annotated[str, typer.Option(help="busy processes beside it, such as 0,4,8")] = "0,8",
+    seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 6.0,
+    rounds: Annotated[int, typer.Option(min=1, help="turns of each")] = 3,
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16")] = "auto",
+    markdown: Markdown = None,
+    json_file: Json = None,
+) -> None:
+    """Threads: images/s of one trainer with 1 thread, one a core, and our choice; alone and beside busy processes."""
+    from phalanx.bench.threads import ThreadsPlan, bench_threads, parse_loads
+
+    plan = ThreadsPlan(model, batch_size, size, parse_loads(load), seconds, rounds, precision)
+    bench_threads(Console(), plan, markdown=markdown, json_file=json_file)
+
+
+@app.command()
 def scaling(
     workers: Annotated[str, typer.Option(help="numbers of workers, such as 1,2,4; 1 is always measured")] = "1,2",
     update_method: Annotated[str, typer.Option(help="collective or pserver")] = "collective",

@@ -12,9 +12,11 @@ from rich.text import Text
 from phalanx import __version__
 from phalanx.commands.checks import Finding, Missing, required_versions, run_checks
 from phalanx.config.schema import MachineConfig
+from phalanx.engine.step_cost import NAME, WORTH_TIMING
 from phalanx.errors import EXIT_OURS
 from phalanx.machine.cores import cores
-from phalanx.machine.settings import choose
+from phalanx.machine.settings import WORTH_THREADS, Settings, choose
+from phalanx.machine.timings import path_of, read_timings
 from phalanx.native.features import SWITCH, believed_level, cpu_features
 from phalanx.observe.tables import print_line, print_rows
 from phalanx.runs.folder import machine
@@ -29,7 +31,8 @@ def examine(console: Console) -> int:
     heading(console, "machine")
     print_rows(console, _machine())
     heading(console, "settings chosen for it")
-    print_rows(console, {name: str(decision) for name, decision in choose(MachineConfig()).decisions.items()})
+    settings = choose(MachineConfig())
+    print_rows(console, {name: str(decision) for name, decision in settings.decisions.items()} | _by_model(settings))
     heading(console, "parts")
     trouble = False
     for finding in run_checks():
@@ -38,6 +41,22 @@ def examine(console: Console) -> int:
     if trouble:
         console.print(Text("something that Phalanx requires does not work: see the lines above", style="bold"))
     return EXIT_OURS if trouble else 0
+
+
+def _by_model(settings: Settings) -> dict[str, str]:
+    """What a run chooses by its model, beyond what the machine says."""
+    if settings.device.type != "cpu":
+        return {}
+    rows = {}
+    if settings.dtype == torch.bfloat16:
+        known = sum(isinstance(each, dict) for each in read_timings(NAME).values())
+        rows["precision of a run"] = (
+            f"a step of {WORTH_TIMING / 1e9:.0f} GFLOP or more is timed in bf16 and fp32, and the faster is taken "
+            f"({known} timed so far, in {path_of(NAME)})"
+        )
+    if settings.threads > 1:
+        rows["threads of a run"] = f"1 where a step has less than {WORTH_THREADS / 1e9:.2g} GFLOP"
+    return rows
 
 
 def heading(console: Console, text: str) -> None:

@@ -13,6 +13,7 @@ from phalanx.cpu import tuning
 from phalanx.cpu.convolution import ConvAlgorithms, TunedConv2d, tune_convolutions
 from phalanx.cpu.fusion import fuse_norms
 from phalanx.machine.settings import Settings
+from phalanx.machine.timings import machine
 from phalanx.observe.progress import progress
 
 
@@ -50,7 +51,7 @@ def state(model: nn.Module) -> dict[str, Any]:
     """The chosen algorithms, as JSON for a checkpoint. A resumed run needs the same ones: others round differently."""
     tuned = list(_tuned(model))
     algorithms = {name: {size: list(each) for size, each in module.known.items()} for name, module in tuned}
-    on = next((module.chosen_on for _, module in tuned if module.chosen_on), tuning.machine())
+    on = next((module.chosen_on for _, module in tuned if module.chosen_on), machine())
     return {"on": on, "of": {name: known for name, known in algorithms.items() if known}}
 
 
@@ -80,7 +81,7 @@ def agree(model: nn.Module, chosen: Mapping[str, Any]) -> str:
     for module in tuned:
         module.agreed = True
     load(model, chosen)
-    before, here = (on.partition(",")[0] for on in (chosen["on"], tuning.machine()))  # the CPU; not its threads
+    before, here = (on.partition(",")[0] for on in (chosen["on"], machine()))  # the CPU; not its threads
     if not tuned or before == here:
         return ""
     return (

@@ -4,25 +4,18 @@ All runs on a machine use the cached choice, so that their results stay the same
 first worker.
 """
 
-import contextlib
-import fcntl
-import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from phalanx.atomic import write_text_atomically
 from phalanx.cpu.convolution import ConvAlgorithms, Shape, algorithms_for, gradients, output
-from phalanx.machine.cores import cpu_name
-from phalanx.native.build import cache_folder
-from phalanx.native.features import believed_level
+from phalanx.machine.timings import machine, path_of, timings
 
 WORTH_FLOPS = 2e8  # per micro-batch: a smaller convolution has nothing to gain
 _GAIN = 0.9  # another algorithm must take at most this share of the time, so that noise does not decide
 _TRIES = 3
+_NAME = "convolutions"  # of the cached choices
 
 _tuned: dict[str, float] = {}  # by key: seconds that this process spent on timing
 
@@ -44,7 +37,7 @@ def choose_algorithms(
     if not may_time or 2 * size.numel() * weight[0].numel() < WORTH_FLOPS:
         return _first(possible)
     key = _key(x, weight, shape) + ("" if native else ", no native code")
-    with torch.no_grad(), _cache() as cached:
+    with torch.no_grad(), timings(_NAME) as cached:
         if not _possible(cached.get(key), possible):  # new, or the file was edited, or the compiler was removed
             begin = time.perf_counter()
             grad = torch.zeros(size, dtype=x.dtype).contiguous(memory_format=torch.channels_last)
@@ -57,9 +50,9 @@ def report() -> str:
     """What this process has timed since the last report, for the log; empty for nothing."""
     if not _tuned:
         return ""
-    text = f"timed the algorithms of {len(_tuned)} convolutions in {sum(_tuned.values()):.1f} s; cached in {_path()}"
+    timed, seconds = len(_tuned), sum(_tuned.values())
     _tuned.clear()
-    return text
+    return f"timed the algorithms of {timed} convolutions in {seconds:.1f} s; cached in {path_of(_NAME)}"
 
 
 def _possible(chosen: object, algorithms: dict[str, list[str]]) -> bool:
@@ -110,35 +103,3 @@ def _key(x: Tensor, weight: Tensor, shape: Shape) -> str:
     sizes = f"{about}+ of {'x'.join(map(str, x.shape[1:]))} by {'x'.join(map(str, weight.shape))}"
     how = f"stride {shape.stride[0]},{shape.stride[1]} padding {shape.padding[0]},{shape.padding[1]}"
     return f"{sizes} {how} {str(x.dtype).removeprefix('torch.')} on {machine()}"
-
-
-def machine() -> str:
-    """The machine that a choice is valid for."""
-    level = believed_level()
-    cpu = cpu_name() if level is None else f"{cpu_name()} as {level}"
-    return f"{cpu}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-
-
-@contextlib.contextmanager
-def _cache() -> Iterator[dict[str, list[str]]]:
-    """The choices cached on this machine; additions are saved. One process at a time: others wait, then find them."""
-    try:
-        _path().parent.mkdir(parents=True, exist_ok=True)
-        lock = _path().with_suffix(".lock").open("w")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except (OSError, RuntimeError):  # no writable folder, no home, no locks: each process times for itself
-        yield {}
-        return
-    with lock:
-        cached: dict[str, list[str]] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            cached = dict(json.loads(_path().read_text(encoding="utf-8")))
-        before = dict(cached)
-        yield cached
-        if cached != before:
-            with contextlib.suppress(OSError):  # a full disk costs the time again, and nothing else
-                write_text_atomically(_path(), json.dumps(cached, indent=1))
-
-
-def _path() -> Path:
-    return cache_folder().with_name("convolutions.json")

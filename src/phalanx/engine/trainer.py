@@ -27,6 +27,7 @@ from phalanx.engine.step import Engine, Measurements, refuse_nonfinite
 from phalanx.engine.times import Times, each_rank
 from phalanx.engine.totals import Totals
 from phalanx.exchange.base import Exchange
+from phalanx.machine.crowding import Crowding
 from phalanx.machine.system import SystemMeter
 from phalanx.observe.display import Display, Tick
 from phalanx.observe.slowness import Slowness
@@ -69,6 +70,7 @@ class Trainer:
     patience: Patience = field(default_factory=Patience)
     compute_statistics: Callable[[nn.Module], None] | None = None  # of batch norms, for averaged weights
     meter: SystemMeter = field(default_factory=SystemMeter)
+    crowding: Crowding | None = None  # on a CPU
 
     def fit(
         self,
@@ -112,6 +114,8 @@ class Trainer:
             )
         if measurements.note:
             self.observer.emit(ev.Note(state.step, measurements.note))
+        if self.crowding is not None and (text := self.crowding.look()):
+            self.observer.emit(ev.Note(state.step, text))
         if measurements.norms is not None:
             norms = measurements.norms
             self.observer.emit(ev.Norms(state.step, norms.parameters, norms.gradients))

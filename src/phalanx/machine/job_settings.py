@@ -7,7 +7,7 @@ settings from it. The choice is written into the run's configuration, so that a 
 import json
 import socket
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import PIL
@@ -69,6 +69,12 @@ class JobSettings:
     device: str  # the device type of all workers
     decisions: dict[str, Decision]
     warnings: list[str]
+    both_precisions: bool = False  # chosen by the CPUs' flags alone: the other precision may be faster for a model
+
+    def with_precision(self, decision: Decision) -> "JobSettings":
+        """The same with a precision that was measured."""
+        machine = self.machine.model_copy(update={"precision": decision.value})
+        return replace(self, machine=machine, decisions={**self.decisions, "precision": decision})
 
 
 def report_machine(config: MachineConfig, worker: int = 0) -> MachineReport:
@@ -124,8 +130,10 @@ def choose_for_job(config: MachineConfig, reports: Sequence[MachineReport], kept
             for name in kept
             if name in now and now[name].value != decisions[name].value
         ]
+    by_flags = config.precision == "auto" and device.value == "cpu" and machine.precision == "bf16"
     job_settings = JobSettings(
-        machine, device.value, {"device": device, **decisions}, warnings + _unequal_libraries(reports)
+        *(machine, device.value, {"device": device, **decisions}, warnings + _unequal_libraries(reports)),
+        both_precisions=by_flags and not machine.compile,
     )
     for report in reports:
         refuse_unable(job_settings, report)

@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,9 @@ from phalanx.machine.gpus import gpu_of, own_gpu
 from phalanx.machine.job_settings import SET_BY_USER, Decision, JobSettings, choose_for_job, device_type, report_machine
 from phalanx.machine.openmp import idle_threads
 
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+# FLOPs of a micro-batch: with fewer, threads gain little, and lose much on shared cores (`phalanx bench threads`).
+WORTH_THREADS = 2e9
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,19 @@ class Settings:
     def gpu(self) -> torch.device | None:
         """The NVIDIA GPU, if that is the device: what is copied there is pinned, and copied ahead."""
         return self.device if self.device.type == "cuda" else None
+
+    def for_work(self, flops: float | None) -> "Settings":
+        """The same for micro-batches of so many FLOPs: one thread where more gain little. Call `apply` again."""
+        given = self.decisions["threads"].reason == SET_BY_USER
+        if self.device.type != "cpu" or self.threads == 1 or given:
+            return self
+        if flops is None or flops >= WORTH_THREADS:
+            return self
+        why = (
+            f"{flops / 1e9:.2g} GFLOP a step: {self.threads} gain little, and on shared cores they wait for each other"
+        )
+        one = Decision(1, why)
+        return replace(self, threads=1, decisions={**self.decisions, "threads": one})
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.dtype == torch.float32:
@@ -79,7 +94,7 @@ def settings_for(job_settings: JobSettings, workers_here: int = 1, local_rank: i
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses determinism without it
     return Settings(
         device=device.value,
-        dtype=_DTYPES[config.precision],
+        dtype=DTYPES[config.precision],
         channels_last=bool(config.channels_last),
         threads=threads.value,
         compile=bool(config.compile),

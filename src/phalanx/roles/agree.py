@@ -15,6 +15,8 @@ from phalanx.engine.distill.agree import refuse_other_teachers, with_digests, wi
 from phalanx.engine.distill.teacher import Teacher, load_teachers
 from phalanx.engine.micro_batch_memory import samples_that_fit
 from phalanx.engine.model_spec import ModelSpec
+from phalanx.engine.precision import settle_precision
+from phalanx.engine.step_cost import count_work
 from phalanx.errors import UserError
 from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
 from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
@@ -71,6 +73,8 @@ def agree(request: Request, role: Role) -> Agreed:
     asked, epoch_samples = samples_per_step(config), training_sampler(config, splits.train, unlabeled).epoch_samples
     refuse_other_data(rendezvous, spec, splits, min(asked, epoch_samples), role.rank, len(unlabeled or ()))
     config = fit_batch(config, epoch_samples)
+    job_settings, config = settle_precision(config, spec, job_settings, settings, rendezvous, role)
+    settings = settings_for(job_settings, role.local_world, role.local_rank)
     if config.train.fit_memory:
         config, note = _cut_to_fit(config, spec, settings, rendezvous, role)
         notes = [*notes, note]
@@ -79,6 +83,9 @@ def agree(request: Request, role: Role) -> Agreed:
         refuse_other_teachers(rendezvous, teachers, config.distill, role.rank)
         config = with_digests(config, teachers)
         teachers = without_models(config.distill, teachers)
+    if settings.device.type == "cpu":
+        settings = settings.for_work(count_work(config, spec).flops)
+        settings.apply()
     request = replace(request, resolved=request.resolved.with_config(config))
     return Agreed(
         *(request, role, rendezvous, job_settings, settings, keeps_algorithms, threads, splits, spec, asked, teachers),

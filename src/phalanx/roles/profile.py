@@ -15,7 +15,7 @@ from phalanx.engine.profile.trace import chrome_trace
 from phalanx.engine.trainer import Trainer
 from phalanx.errors import UserError
 from phalanx.machine.cores import cores
-from phalanx.machine.job_settings import report_machine
+from phalanx.machine.job_settings import SET_BY_USER, report_machine
 from phalanx.roles.agree import Agreed
 from phalanx.roles.build import Training
 from phalanx.roles.reports import Reports
@@ -92,12 +92,14 @@ def _about(agreed: Agreed, training: Training, recording: Recording) -> Data:
             "accumulate": config.optim.accumulate,
             "batch_size": -(-plan.samples_per_step // micro_batches),
             "precision": config.machine.precision,
-            "bf16": report_machine(config.machine).bf16,
+            # Where both were timed, the faster one is taken already.
+            "bf16": "" if agreed.job_settings.both_precisions else report_machine(config.machine).bf16,
             "channels_last": settings.channels_last,
             "fast_path": settings.fast_path,
             "compile": settings.compile,
             "on_gpu": recording.on_gpu,
             "threads": settings.threads,
+            "threads_set": settings.decisions["threads"].reason == SET_BY_USER,
             "cores": cores(),
             "data": "" if in_memory else config.data.source,
             "data_servers": len(agreed.role.data) + len(config.data.service),

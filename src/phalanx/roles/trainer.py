@@ -25,6 +25,7 @@ from phalanx.engine.trainer import Trainer
 from phalanx.engine.views import views_of
 from phalanx.errors import EXIT_REFORM, EXIT_USER, UserError
 from phalanx.exchange.base import Exchange, GivenUp, LostWorker, PlaceTaken
+from phalanx.machine.crowding import Crowding
 from phalanx.machine.ending import leave_ending
 from phalanx.net.waiting import say
 from phalanx.observe.display import Display
@@ -199,6 +200,9 @@ def _trainer(
         callbacks=callbacks,
         patience=_patience(config, training, agreed.role.rank),
         compute_statistics=_norm_statistics(agreed, training, engine, reports.display),
+        crowding=Crowding(agreed.settings.threads, reports.folder.path)
+        if agreed.settings.device.type == "cpu"
+        else None,
     )
 
 

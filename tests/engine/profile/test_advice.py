@@ -47,6 +47,12 @@ def test_nothing_is_advised_where_nothing_is_large() -> None:
     assert advise(found) == []
 
 
+def test_threads_that_were_chosen_are_left_alone() -> None:
+    found = profile(recording(), threads=1, threads_set=False)
+    changed(found, {"data": 0.0, "update": 0.0, "other": 0.0, "forward": 30.0, "backward": 60.0})
+    assert advise(found) == []
+
+
 def test_three_at_most_the_largest_first() -> None:
     found = profile(recording(), log_every=1)
     changed(

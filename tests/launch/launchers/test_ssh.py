@@ -82,7 +82,7 @@ def test_hosts_of_different_kinds_compute_alike(lab: Lab, tmp_path: Path, server
     alone = tmp_path / "alone"
     train = [str(lab.own / "python"), "-m", "phalanx", "train"]
     lab.run("h1", [*train, "digits", *SMALL, "machine.precision=auto", "--out", str(alone)])
-    assert "precision: bf16 (AVX512-BF16 present)" in (alone / "log.txt").read_text()
+    assert "precision: bf16 (AVX512-BF16 present; " in (alone / "log.txt").read_text()
     lab.run("h2", [*train, "--resume", str(alone), "train.length=6st"])
     log = (alone / "log.txt").read_text()
     assert "precision: bf16 (kept from the run's beginning)" in log

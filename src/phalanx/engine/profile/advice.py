@@ -135,7 +135,7 @@ def _update(n: Numbers) -> Advice | None:
 
 def _threads(n: Numbers) -> Advice | None:
     used, cores = n.settings["threads"] * n.settings["workers_here"], n.settings["cores"]
-    if n.settings["on_gpu"] or used >= cores:
+    if n.settings["on_gpu"] or used >= cores or not n.settings.get("threads_set", True):
         return None
     computing = n.parts["forward"] + n.parts["backward"]
     return Advice(
