@@ -40,7 +40,7 @@ class Crowding:
     def _text(self, share: float) -> str:
         waited = f"the {self._threads} threads of this run waited {100 * share:.0f} % of the time for one"
         return (
-            f"other processes want the cores: {waited}, and each operation ends with the last of them. The run keeps its "
-            "threads, since sums over others round differently. On cores that stay busy, one thread may be faster "
+            f"other processes want the cores: {waited}, and each operation ends with the last of them. The run keeps "
+            "its threads, since sums over others round differently. On cores that stay busy, one thread may be faster "
             f"(`phalanx bench threads` measures it): stop, and phalanx train --resume {self._run} machine.threads=1"
         )
