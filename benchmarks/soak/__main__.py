@@ -33,6 +33,7 @@ MODES = {
     "async": Mode("async", WORKERS, SERVERS, ("exchange.mode=async",), lockstep=False),
 }
 STEPS_A_MINUTE, STEPS_MORE = 40, 100
+STARTS_S = 600.0  # on cores that others use, too
 RECOVERS_S = 120.0  # after a fault, until two more steps are made
 FINISH_S = 600.0
 TOLERANCE = 0.03  # of async's accuracy
@@ -49,6 +50,7 @@ class Soak:
         self.steps = round(STEPS_A_MINUTE * asked.minutes) + STEPS_MORE
         self.problems: list[str] = []
         self.told: list[dict[str, object]] = []
+        self.by_minute: dict[str, list[tuple[float, float, float]]] = {}  # memory and descriptors
 
     def run(self) -> list[str]:
         """The whole of it. Returns what it found, line by line."""
@@ -64,7 +66,7 @@ class Soak:
             self._pace(0)
             self._finish(job, FINISH_S)
         finally:
-            slopes = growth.stop()
+            slopes, self.by_minute = growth.stop(), growth.by_minute()
             if not job.ended or job.alive():
                 self.problems.append(f"still alive: {[' '.join(one.words)[:80] for one in job.alive()]}")
                 job.kill()
@@ -99,7 +101,7 @@ class Soak:
 
     def _disturb(self, job: Job) -> int:
         """One fault after the other, each after the job has got over the one before. Returns their number."""
-        self._wait_for_step(job, 5, RECOVERS_S)
+        self._wait_for_step(job, 5, STARTS_S)
         draw = random.Random(self._asked.seed)
         roles = [f"trainer-{rank}" for rank in range(WORKERS)] + [f"server-{rank}" for rank in range(self.mode.servers)]
         scene = Scene(self._lab, job, draw, ["h2", "h3", "h4"], roles)
@@ -196,7 +198,8 @@ def main() -> int:
     for problem in soak.problems:
         print(f"✗ {problem}")
     if asked.json:
-        asked.json.write_text(json.dumps({"found": found, "problems": soak.problems, "faults": soak.told}, indent=1))
+        told = {"found": found, "problems": soak.problems, "by_minute": soak.by_minute, "faults": soak.told}
+        asked.json.write_text(json.dumps(told, indent=1))
     return 1 if soak.problems else 0
 
 

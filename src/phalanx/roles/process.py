@@ -13,6 +13,7 @@ from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
 from phalanx.machine.ending import leave_ending
 from phalanx.machine.openmp import let_idle_threads_sleep
 from phalanx.native.features import hold_libraries_to_level
+from phalanx.observe.tables import printable
 
 
 def run_process(main: Callable[[], int]) -> NoReturn:
@@ -37,4 +38,4 @@ def run_process(main: Callable[[], int]) -> NoReturn:
 
 
 def _print_error(text: str) -> None:
-    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), printable(text)), soft_wrap=True)
