@@ -1,6 +1,7 @@
 """A job on four hosts under random faults from a seed: three workers and, for sync and async, two servers; elastic.
 
     python -m benchmarks.soak [--minutes 60] [--faults 200] [--seed 1] [--mode sync|async|collective] [--json FILE]
+                             [--patience 1]
 
 Needs root, Debian's openssh-server and iptables. Exit code 1 unless the job finishes, its weights are those of an
 undisturbed run (sync, collective: bit for bit; async: the same accuracy), no sample was lost or repeated, nothing is
@@ -33,6 +34,7 @@ MODES = {
     "async": Mode("async", WORKERS, SERVERS, ("exchange.mode=async",), lockstep=False),
 }
 STEPS_A_MINUTE, STEPS_MORE = 40, 100
+STARTS_S = 300.0
 RECOVERS_S = 120.0  # after a fault, until two more steps are made
 FINISH_S = 600.0
 TOLERANCE = 0.03  # of async's accuracy
@@ -49,6 +51,7 @@ class Soak:
         self.steps = round(STEPS_A_MINUTE * asked.minutes) + STEPS_MORE
         self.problems: list[str] = []
         self.told: list[dict[str, object]] = []
+        self.by_minute: dict[str, list[tuple[float, float, float]]] = {}  # memory and descriptors
 
     def run(self) -> list[str]:
         """The whole of it. Returns what it found, line by line."""
@@ -62,9 +65,9 @@ class Soak:
         try:
             done = self._disturb(job)
             self._pace(0)
-            self._finish(job, FINISH_S)
+            self._finish(job, FINISH_S * self._asked.patience)
         finally:
-            slopes = growth.stop()
+            slopes, self.by_minute = growth.stop(), growth.by_minute()
             if not job.ended or job.alive():
                 self.problems.append(f"still alive: {[' '.join(one.words)[:80] for one in job.alive()]}")
                 job.kill()
@@ -87,7 +90,7 @@ class Soak:
     def _undisturbed(self) -> Path:
         self._pace(0)
         job = self._job("undisturbed", ["--launcher", "local"])
-        self._finish(job, FINISH_S)
+        self._finish(job, FINISH_S * self._asked.patience)
         return job.run
 
     def _job(self, name: str, options: list[str]) -> Job:
@@ -99,7 +102,7 @@ class Soak:
 
     def _disturb(self, job: Job) -> int:
         """One fault after the other, each after the job has got over the one before. Returns their number."""
-        self._wait_for_step(job, 5, RECOVERS_S)
+        self._wait_for_step(job, 5, STARTS_S * self._asked.patience)
         draw = random.Random(self._asked.seed)
         roles = [f"trainer-{rank}" for rank in range(WORKERS)] + [f"server-{rank}" for rank in range(self.mode.servers)]
         scene = Scene(self._lab, job, draw, ["h2", "h3", "h4"], roles)
@@ -114,7 +117,7 @@ class Soak:
             at, step = time.monotonic(), job.step
             what = event(scene)
             self._pace(0.1)
-            recovered = self._wait_for_step(job, step + 2, RECOVERS_S)
+            recovered = self._wait_for_step(job, step + 2, RECOVERS_S * self._asked.patience)
             self._tell(number, what, step, at, recovered)
             if not recovered:
                 return number + 1
@@ -180,6 +183,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mode", choices=MODES, default="sync")
+    parser.add_argument("--patience", type=float, default=1.0, help="times as long may all take, on busy cores")
     parser.add_argument("--json", type=Path, help="write what happened there")
     asked = parser.parse_args()
     if Path(__file__).is_relative_to("/tmp"):
@@ -196,7 +200,8 @@ def main() -> int:
     for problem in soak.problems:
         print(f"✗ {problem}")
     if asked.json:
-        asked.json.write_text(json.dumps({"found": found, "problems": soak.problems, "faults": soak.told}, indent=1))
+        told = {"found": found, "problems": soak.problems, "by_minute": soak.by_minute, "faults": soak.told}
+        asked.json.write_text(json.dumps(told, indent=1))
     return 1 if soak.problems else 0
 
 

@@ -68,11 +68,24 @@ class Growth:
         """The launcher, and of each server the process that lived longest."""
         self._ended.set()
         self._thread.join()
+        return [_slope(name, samples) for name, samples in self._longest().items() if len(samples) >= ENOUGH]
+
+    def by_minute(self) -> dict[str, list[tuple[float, float, float]]]:
+        """Of the same processes, the least of each minute: minutes since the first sample, megabytes, descriptors."""
+        found = {}
+        for name, samples in self._longest().items():
+            minutes = defaultdict(list)
+            for when, megabytes, descriptors in samples:
+                minutes[int((when - samples[0][0]) / 60)].append((megabytes, descriptors))
+            found[name] = [(minute, *map(min, zip(*values, strict=True))) for minute, values in minutes.items()]
+        return found
+
+    def _longest(self) -> dict[str, list[Sample]]:
         longest: dict[str, list[Sample]] = {}
         for (name, _), samples in self._samples.items():
             if len(samples) > len(longest.get(name, [])):
                 longest[name] = samples
-        return [_slope(name, samples) for name, samples in longest.items() if len(samples) >= ENOUGH]
+        return longest
 
 
 def _slope(name: str, samples: Sequence[Sample]) -> Slope:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from phalanx.commands.data_counts import bar
+from phalanx.commands.data_counts import bar, describe_classes
 from phalanx.commands.data_info import show_info
 from phalanx.errors import UserError
 from tests.data.pack.packs import pack_folder, write_dataset
@@ -95,6 +95,11 @@ def test_what_cannot_be_held_out_is_described_all_the_same(tmp_path: Path) -> No
     text = said(tmp_path / "few", None)
     assert text.startswith("trained on: class folders in")
     assert "too small for a validation holdout" in text
+
+
+def test_a_name_with_a_line_break_makes_no_line_of_its_own() -> None:
+    counts = [{"name": "ape\nerror: x", "train": 2}, {"name": "cat", "train": 3}]
+    assert describe_classes(counts, ["train"]) == "2 (2 to 3 in train each): ape error: x, cat"
 
 
 def test_bars_follow_the_counts() -> None:

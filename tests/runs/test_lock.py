@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import UserError
-from phalanx.runs.lock import hold_run
+from phalanx.runs.lock import hold_run, is_held
 
 HOLDER = """
 import sys, time
@@ -33,3 +33,19 @@ def test_a_second_writer_is_told_who_the_first_is_and_a_dead_one_holds_nothing(t
         with hold_run(tmp_path):  # it waits for the kernel
             assert f"process {os.getpid()} on" in (tmp_path / ".lock").read_text()
     assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["a link", "a pipe"])
+def test_a_lock_in_a_strangers_folder_leads_nowhere(kind: str, tmp_path: Path) -> None:
+    """A link was followed, and what it led to was emptied; nobody waits for the other end of a pipe."""
+    precious, run = tmp_path / "precious", tmp_path / "run"
+    precious.write_text("mine")
+    run.mkdir()
+    if kind == "a link":
+        (run / ".lock").symlink_to(precious)
+    else:
+        os.mkfifo(run / ".lock")
+    assert not is_held(run)
+    with pytest.raises(UserError, match="is not a file of a run"), hold_run(run):
+        raise AssertionError("it was opened")
+    assert precious.read_text() == "mine"

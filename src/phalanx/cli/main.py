@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from phalanx import __version__
 from phalanx.cli.bench import app as bench_app
@@ -24,6 +23,7 @@ from phalanx.cli.sweep import add_sweep
 from phalanx.errors import UserError
 from phalanx.machine.openmp import let_idle_threads_spin_while_alone
 from phalanx.migrate.refuse import MigratingCommand
+from phalanx.observe.tables import print_text
 from phalanx.roles.process import run_process
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def request_from(given: "Mapping[str, Any]", role: "Role | None" = None) -> "Req
 def _print_note(text: str) -> None:
     """Print a line to standard error; nothing for an empty note."""
     if text:
-        Console(stderr=True).print(Text(text), soft_wrap=True)
+        print_text(Console(stderr=True), text)
 
 
 @app.command()

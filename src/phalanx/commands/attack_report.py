@@ -12,7 +12,7 @@ from phalanx.commands.loading import Trained
 from phalanx.config.adversarial_schema import AttackConfig
 from phalanx.observe.attack_picture import AttackedSample, draw_attack
 from phalanx.observe.lines import percent
-from phalanx.observe.tables import print_rows, print_table, tab_separated
+from phalanx.observe.tables import print_rows, print_table, print_text, tab_separated
 from phalanx.runs.folder import versions, write_run_file
 
 _TITLES = ("class", "samples", "correct", "top-1", "robust", "robust top-1")
@@ -116,7 +116,7 @@ def print_robustness(console: Console, result: Robustness) -> None:
         console.print(Text(f"the {len(shown)} worst of {len(result.classes):,} classes, the others in per_class.tsv:"))
     print_table(console, _TITLES, map(_cells, shown), numbers=_TITLES[1:])
     for name, reason in result.unreadable:
-        console.print(Text(f"left out, not readable: {name}: {reason}"), soft_wrap=True)
+        print_text(console, f"left out, not readable: {name}: {reason}")
     rows = {
         "data": f"{result.data}: {result.samples:,} images in {result.seconds:.1f} s",
         "attack": result.attack,

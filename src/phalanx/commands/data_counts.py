@@ -59,7 +59,7 @@ def bar(count: int, longest: int) -> str:
 def describe_classes(counts: Counts, parts: list[Part]) -> str:
     """`10, 20 to 23 images each in train, 2 in val: ape, cat, dog …`"""
     spreads = [f"{_range([one[part] for one in counts])} in {part}" for part in parts]
-    names = ", ".join(one["name"] for one in counts[:NAMED]) + (" …" if len(counts) > NAMED else "")
+    names = ", ".join(" ".join(one["name"].split()) for one in counts[:NAMED]) + (" …" if len(counts) > NAMED else "")
     return f"{len(counts):,} ({' and '.join(spreads)} each): {names}"
 
 

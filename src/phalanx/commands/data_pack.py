@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from phalanx.commands.data_settings import data_config, in_bytes, print_notes
 from phalanx.custom import user_code
@@ -16,7 +15,7 @@ from phalanx.data.sources.open import open_parts
 from phalanx.errors import UserError
 from phalanx.machine.cores import cores
 from phalanx.observe.progress import progress
-from phalanx.observe.tables import print_rows
+from phalanx.observe.tables import print_rows, print_text
 
 
 @user_code()
@@ -41,7 +40,7 @@ def pack_order(console: Console, order: Order, folder: Path) -> None:
         manifest = pack(order, folder, threads=cores(), advance=advance)
     left_out = [left for shards in manifest.splits.values() for shard in shards for left in shard.left_out]
     for left in left_out:
-        console.print(Text(f"left out, not readable: {left.name}: {left.reason}"), soft_wrap=True)
+        print_text(console, f"left out, not readable: {left.name}: {left.reason}")
     done = before.splits.values() if before else ()
     rows = {"before": f"{sum(map(len, done))} shards were there already"} if before else {}
     print_rows(console, rows | _rows(folder, manifest))

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from phalanx.atomic import write_atomically
 from phalanx.config.resolve import Layer, flatten, nest, parse_override, resolve
 from phalanx.config.schema import DataConfig
 from phalanx.errors import UserError
+from phalanx.observe.tables import print_text
 
 
 def data_config(source: str, settings: Sequence[str]) -> DataConfig:
@@ -35,7 +35,7 @@ def refuse_other_settings(layers: Iterable[Layer]) -> None:
 def print_notes(console: Console, notes: Iterable[str]) -> None:
     """Print what the user should know about the data, a line each."""
     for note in notes:
-        console.print(Text(f"note: {note}"), soft_wrap=True)
+        print_text(console, f"note: {note}")
 
 
 def write_out(path: Path, data: bytes) -> None:

@@ -45,7 +45,7 @@ from phalanx.observe.confusion_picture import draw_confusion
 from phalanx.observe.label_results import LabelResult
 from phalanx.observe.lines import accuracies, percent
 from phalanx.observe.progress import progress
-from phalanx.observe.tables import print_rows, print_table, tab_separated
+from phalanx.observe.tables import print_rows, print_table, print_text, tab_separated
 from phalanx.runs.folder import versions, write_run_file
 from phalanx.runs.score import MAP
 
@@ -194,7 +194,7 @@ def _other(trained: Trained, data: str, config: DataConfig, console: Console) ->
 
 def _note(console: Console, notes: tuple[str, ...] | list[str]) -> None:
     for note in notes:
-        console.print(Text(f"note: {note}"), soft_wrap=True)
+        print_text(console, f"note: {note}")
 
 
 def evaluate_source(
@@ -331,7 +331,7 @@ def _print(console: Console, measured: Measured) -> None:
         if result.answers is not None:
             print_confusions(console, result.answers)
     for name, reason in result.bad_images:
-        console.print(Text(f"left out, not readable: {name}: {reason}"), soft_wrap=True)
+        print_text(console, f"left out, not readable: {name}: {reason}")
     totals, decisions = numbers.totals, trained.settings.decisions
     name, _, value = _headline(numbers).partition(" ")
     files = LABEL_FILES if numbers.multi_label else _FILES
@@ -379,4 +379,4 @@ def _compare(console: Console, trained: Trained, result: EvalResult) -> None:
         return
     before = percent(judged.score)
     text = f"training measured {before}: its precision, device, threads or data were different"
-    console.print(Text(f"note: {text}"), soft_wrap=True)
+    print_text(console, f"note: {text}")

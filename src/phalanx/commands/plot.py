@@ -9,6 +9,7 @@ from rich.text import Text
 
 from phalanx.observe.plot_options import PlotOptions, parse_limits, parse_named
 from phalanx.observe.plots import draw_curves
+from phalanx.observe.tables import print_text
 
 
 def plot_options(
@@ -43,5 +44,5 @@ def plot_options(
 def plot_curves(console: Console, runs: Sequence[str], out: Path, options: PlotOptions) -> None:
     """Draw, and print what cannot be drawn."""
     for note in draw_curves(runs, out, options=options):
-        console.print(Text(f"note: {note}"), soft_wrap=True)
+        print_text(console, f"note: {note}")
     console.print(Text(f"{out}: curves of {len(runs)} run{'s' * (len(runs) > 1)}"), soft_wrap=True)

@@ -4,12 +4,12 @@ import platform
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from phalanx.errors import UserError
 from phalanx.launch.control import send_request
 from phalanx.launch.launchers.submitted import submitted_job
 from phalanx.launch.record import find_record
+from phalanx.observe.tables import print_text
 
 
 def stop_job(console: Console, run: Path | None) -> None:
@@ -32,4 +32,4 @@ def stop_job(console: Console, run: Path | None) -> None:
 
 
 def _print(console: Console, text: str) -> None:
-    console.print(Text(text), soft_wrap=True)
+    print_text(console, text)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import resource
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,6 +13,7 @@ from phalanx.launch.job import Job, forwarded_variables
 from phalanx.launch.messages import GRACE_S, PING_S, SILENCE_S, Message, is_event
 from phalanx.launch.run_files import marker
 from phalanx.launch.screen import Screen
+from phalanx.machine.open_files import allow_many_files
 from phalanx.machine.system import SystemMeter
 from phalanx.net.interfaces import address_towards
 
@@ -51,7 +51,7 @@ class AgentPool:
 
     async def open(self) -> None:
         """Open all channels, and wait for all agents. A host that cannot be used is an error."""
-        _allow_many_files()
+        allow_many_files()
         with self._screen.progress("hosts ready:", len(self.agents)) as advance:
             opening = [asyncio.create_task(self._open(agent)) for agent in self.agents]
             await self._wait_for_all("hello", HELLO_S, advance)
@@ -236,11 +236,3 @@ def _host_addresses(agents: Sequence[AgentHandle]) -> list[str]:
         address_towards(remote[0]) if remote and agent.host.is_here else address
         for agent, address in zip(agents, addresses, strict=True)
     ]
-
-
-def _allow_many_files() -> None:
-    """Raise the limit of open files: each host needs three pipes, and the usual limit is 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

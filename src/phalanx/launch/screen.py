@@ -11,7 +11,7 @@ from rich.text import Text
 from phalanx.launch.line_view import LineView
 from phalanx.observe.live import LiveLines, is_ascii, is_live
 from phalanx.observe.progress import megabytes, progress
-from phalanx.observe.tables import print_line, printable
+from phalanx.observe.tables import as_utf8
 from phalanx.observe.view_lines import view_lines
 
 
@@ -66,12 +66,12 @@ class Screen:
         line = f"{role}@{host} | {text}"
         if self._view is None or self._live is None:
             out = Console(file=sys.stdout) if stream == "out" else self._console
-            print_line(out, line)
+            out.file.write(as_utf8(line) + "\n")  # as the role wrote it, with colours of the user's own
             out.file.flush()
         elif role == "trainer-0" and stream == "out" and self._view.take(text):
             self._live.start()
         else:
-            self._console.print(Text(printable(line)), soft_wrap=True)
+            self._console.print(Text(as_utf8(line)), soft_wrap=True)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:

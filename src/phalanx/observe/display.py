@@ -26,6 +26,7 @@ from phalanx.observe.lines import NAMES, LineSink, accuracies, checkpoint_line, 
 from phalanx.observe.live import LiveLines, is_ascii, is_live
 from phalanx.observe.progress import Lines
 from phalanx.observe.slowness import Slowness
+from phalanx.observe.tables import print_text
 from phalanx.observe.time_left import Pace
 from phalanx.observe.view_lines import view_lines
 from phalanx.runs import events as ev
@@ -74,7 +75,7 @@ class PlainDisplay(LineSink):
     """Lines, for logs, pipes and batch systems."""
 
     def __init__(self, console: Console, worker: int | None = None) -> None:
-        super().__init__(lambda text: console.print(Text(text), soft_wrap=True), worker)
+        super().__init__(lambda text: print_text(console, text), worker)
         self._console = console
         self._work: Lines | None = None
 
@@ -128,7 +129,7 @@ class LiveDisplay:
         elif not isinstance(event, ev.Epoch | ev.DataService | ev.System):
             text = sentence(event)
             if text is not None:
-                self._console.print(Text(text, style="yellow" if isinstance(event, ev.BadImage | ev.Stop) else ""))
+                print_text(self._console, text, "yellow" if isinstance(event, ev.BadImage | ev.Stop) else "")
 
     def _note_ranks(self, ranks: list[dict[str, float]]) -> None:
         if len(ranks) != len(self._slowness.ranks):  # another number of workers
@@ -203,7 +204,7 @@ class LiveDisplay:
     def _print_told(self) -> None:
         self._look_at_job()
         while not self._told.empty():
-            self._console.print(Text(self._told.get(), style="yellow"), soft_wrap=True)
+            print_text(self._console, self._told.get(), "yellow")
 
     def _look_at_job(self) -> None:
         """Read job.json now and then: states of roles, speeds of workers that are not in lockstep, faults.

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.text import Text
 
 from phalanx.config.role import Environment, Role
 from phalanx.config.schema import RunConfig
-from phalanx.observe.tables import print_line, print_rows
+from phalanx.observe.tables import print_line, print_rows, print_text
 from phalanx.runs.events import Start
 
 BATCH = "batch"  # the decision that a step has fewer samples than were asked for
@@ -114,6 +113,6 @@ def _parts(samples: int, config: RunConfig, workers: int) -> str:
 def _print_messages(console: Console, kind: str, messages: Sequence[str], style: str) -> None:
     for message in messages:
         if console.is_terminal:
-            console.print(Text(f"{kind}: {message}", style=style))
+            print_text(console, f"{kind}: {message}", style)
         else:
             print_line(console, f"{kind}: {message}")

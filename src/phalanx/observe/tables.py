@@ -1,10 +1,14 @@
 """Rows, tables and lines for a person: columns on a terminal, plain lines anywhere else."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+# All but tab and line break. A terminal carries them out: they may move, hide or fake what it shows.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_rows(console: Console, rows: Mapping[str, str], *, bold: Collection[str] = ()) -> None:
@@ -15,7 +19,7 @@ def print_rows(console: Console, rows: Mapping[str, str], *, bold: Collection[st
         return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in rows.items():
-        table.add_row(Text(name, style="cyan"), Text(value, style="bold" if name in bold else ""))
+        table.add_row(Text(name, style="cyan"), Text(printable(value), style="bold" if name in bold else ""))
     console.print(table)
 
 
@@ -51,11 +55,21 @@ def tab_separated(cells: Sequence[str]) -> str:
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a line exactly as it is. rich would wrap it and replace its tabs."""
+    """Print a line as it is. rich would wrap it and replace its tabs."""
     if not console.quiet:
         console.file.write(printable(text) + "\n")
 
 
+def print_text(console: Console, text: str, style: str = "") -> None:
+    """Print text that may hold names from data or from a run's folder."""
+    console.print(Text(printable(text), style=style), soft_wrap=True)
+
+
 def printable(text: str) -> str:
-    """The text, with bytes that are not UTF-8 replaced: file names may hold any bytes."""
+    """The text, with control characters and bytes that are not UTF-8 replaced: a file's name may hold any."""
+    return _CONTROL.sub("\ufffd", as_utf8(text))
+
+
+def as_utf8(text: str) -> str:
+    """The text, with bytes that are not UTF-8 replaced."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

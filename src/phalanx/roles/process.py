@@ -11,13 +11,16 @@ from rich.text import Text
 
 from phalanx.errors import EXIT_OURS, EXIT_USER, UserError
 from phalanx.machine.ending import leave_ending
+from phalanx.machine.open_files import allow_many_files
 from phalanx.machine.openmp import let_idle_threads_sleep
 from phalanx.native.features import hold_libraries_to_level
+from phalanx.observe.tables import printable
 
 
 def run_process(main: Callable[[], int]) -> NoReturn:
     """Run `main` and end the process with its exit code."""
     let_idle_threads_sleep()
+    allow_many_files()
     # About single images (odd metadata, a palette with transparency): what cannot be read is reported by us.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     try:
@@ -37,4 +40,4 @@ def run_process(main: Callable[[], int]) -> NoReturn:
 
 
 def _print_error(text: str) -> None:
-    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), printable(text)), soft_wrap=True)

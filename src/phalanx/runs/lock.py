@@ -39,7 +39,7 @@ def hold_run(run: Path) -> Iterator[None]:
 def is_held(run: Path) -> bool:
     """Whether a process trains the run, as far as this host can tell: its file is there, and locked."""
     try:
-        descriptor = os.open(run / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(run / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -55,7 +55,7 @@ def _taken(path: Path) -> int:
     """A descriptor that holds the lock."""
     deadline = time.monotonic() + _WAIT_S
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = _opened(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(descriptor, path):
@@ -69,6 +69,17 @@ def _taken(path: Path) -> int:
                 raise refusal from error
         os.close(descriptor)  # another process holds it, or has just removed the file
         time.sleep(0.1)
+
+
+def _opened(path: Path) -> int:
+    """The lock's file, made if it is not there. It will be overwritten, so what another path leads to is refused."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UserError(
+            f"{path} is not a file of a run",
+            why="it is a link, or a special file" + (f": {str(path.readlink())!r}" if path.is_symlink() else ""),
+            remedy="look where the folder comes from, and remove it",
+        )
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -1,6 +1,8 @@
 """Agents may connect with the launcher's key and the token, as many as expected, encrypted."""
 
 import asyncio
+import contextlib
+import socket as sockets
 
 import pytest
 import zmq
@@ -53,6 +55,35 @@ def test_key_and_token_are_required() -> None:
             assert len(server.connections) == 1
             for socket in (*refused, agent, late):
                 socket.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_a_connection_without_the_key_is_cut_off() -> None:
+    """It sends frames of a message that never ends, and one that is announced as large."""
+    curve = b"\xff" + bytes(8) + b"\x7f\x03\x00CURVE" + bytes(47)
+    endless = b"\x03" + (60_000).to_bytes(8, "big") + bytes(60_000)
+    announced = b"\x06" + (900 << 20).to_bytes(8, "big") + bytes(1 << 20)
+
+    def sent_to(place: tuple[str, int], part: bytes) -> int:
+        sent = 0
+        with contextlib.suppress(OSError), sockets.create_connection(place, timeout=2) as stranger:
+            stranger.sendall(curve)
+            for _ in range(64):
+                stranger.sendall(part)
+                sent += len(part)
+        return sent
+
+    async def main() -> None:
+        server = CallbackServer("127.0.0.1", 1)
+        host, _, port = server.callback.address.removeprefix("tcp://").rpartition(":")
+        for part in (endless, announced):
+            assert await asyncio.to_thread(sent_to, (host, int(port)), part) < 40 << 20
+        with zmq.asyncio.Context() as context:
+            agent = await connect(context, server.callback)
+            assert await server.wait(10)
+            agent.close()
         server.close()
 
     asyncio.run(main())

@@ -1,6 +1,7 @@
 """RUN/batch.json: the scheduler and number of a run's submitted job. `status` and `stop` query that scheduler."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from phalanx.runs.folder import write_run_file
 SCHEDULERS: dict[str, type[Scheduler]] = {"slurm": Slurm, "sge": Sge, "pbs": Pbs}
 KUBERNETES = "k8s"
 _RECORD = "batch.json"
+# Of all schedulers; a word that begins with a dash would be an option of their commands.
+_NUMBER = re.compile(r"[A-Za-z0-9][\w.;\[\]/-]*")
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Submitted:
 
     def write(self, run: Path) -> None:
         write_run_file(run / _RECORD, json.dumps({"scheduler": self.scheduler, "job": self.job}) + "\n")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the scheduler may be asked: a run's folder may be somebody else's."""
+        return self.scheduler in (*SCHEDULERS, KUBERNETES) and bool(_NUMBER.fullmatch(self.job))
 
     @property
     def in_cluster(self) -> KubernetesJob | None:
@@ -57,9 +65,15 @@ def submitted_job(run: Path | None) -> Submitted | None:
         return Submitted(KUBERNETES, str(named))
     try:
         data = read_json((run / _RECORD).read_bytes()) if run is not None else None
-        found = Submitted(data["scheduler"], data["job"]) if data else None
+        found = Submitted(str(data["scheduler"]), str(data["job"])) if data else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    if found is not None and not found.is_known:
+        raise UserError(
+            f"{run}/{_RECORD} names no job of a scheduler that Phalanx knows",
+            why=f"scheduler {found.scheduler!r}, job {found.job!r}",
+            remedy="the file was edited or damaged: ask the scheduler itself about the job",
+        )
     if found is None or found.in_cluster is not None:
         return found
     return found if found.state().kind != "ended" else None

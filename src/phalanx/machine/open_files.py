@@ -1,0 +1,17 @@
+"""The limit of open files, and so of connections: the usual one, 1024, is less than a large job or a stranger takes."""
+
+import resource
+
+_WANTED = 65536
+
+
+def allow_many_files() -> None:
+    """Raise this process's limit as far as it may, for what it starts, too.
+
+    A launcher needs three pipes for each host. And who connects to a socket of ours holds a descriptor until the
+    handshake has failed: at the usual limit a thousand silent connections keep a process from opening a file.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
