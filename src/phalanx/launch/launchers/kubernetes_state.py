@@ -6,6 +6,7 @@ Pure functions of the objects that `kubectl get -o json` prints.
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from phalanx.errors import EXIT_OURS, EXIT_REFORM, EXIT_USER, UserError, parse_error
@@ -19,6 +20,7 @@ _HOPELESS = (
     *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
+_OVERDUE_S = 15.0  # also for clocks that differ
 _EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 
 
@@ -49,6 +51,7 @@ class PodState:
     wait: str = ""
     hopeless: bool = False
     created: str = ""
+    ends_by: str = ""  # of one that is being ended: when its node ends it at the latest
 
     @property
     def running(self) -> bool:
@@ -111,11 +114,17 @@ class JobState:
     def running(self) -> int:
         return sum(pod.running for pod in self.pods)
 
+    def unreachable(self, now: datetime) -> list[PodState]:
+        """The pods that keep a job from ending, if their nodes should have ended all of them long ago."""
+        left = [pod for pod in self.pods if pod.code is None and pod.phase in ("Pending", "Running", "Unknown")]
+        overdue = all(pod.ends_by and (now - datetime.fromisoformat(pod.ends_by)).total_seconds() > _OVERDUE_S for pod in left)
+        return left if self.kind == "stopping" and overdue else []
+
     @property
     def text(self) -> str:
         """In a line."""
         if self.kind == "suspended":
-            return "suspended: it waits for its queue to admit it"
+            return f"suspended: {self.detail}"
         if self.kind == "waiting" or self.waits:
             reasons = "; ".join(f"{_listed(wait.pods)}: {wait.why}" if wait.pods else wait.why for wait in self.waits)
             return f"waiting for {self.count - self.running} of {self.count} pods" + (f": {reasons}" if reasons else "")
@@ -146,7 +155,9 @@ def job_state(job: Object | None, pods: Iterable[Object], events: Iterable[Objec
             alive = name == "FailureTarget" or int(status.get("active") or 0) > 0
             return replace(state, kind="stopping" if alive else "failed", detail=detail)
     if spec.get("suspend"):
-        return replace(state, kind="suspended")
+        queued = any(key.startswith("kueue.") for key in job["metadata"].get("labels", {}))
+        waits_for = "its queue to admit it" if queued else "its launcher, until there is room for all pods (--gang)"
+        return replace(state, kind="suspended", detail=f"it waits for {waits_for}")
     waits = _waits(job, known, events, count)
     begun = {pod.index for pod in known if pod.phase in ("Running", "Succeeded") or pod.code is not None}
     return replace(state, kind="running" if len(begun) >= count and not waits else "waiting", waits=waits)
@@ -187,6 +198,7 @@ def _pod(pod: Object, events: Sequence[Object]) -> PodState:
         "deletionTimestamp" in metadata,
         disrupted.get("message", "") if disrupted.get("status") == "True" else "",
         created=metadata.get("creationTimestamp", ""),
+        ends_by=metadata.get("deletionTimestamp", ""),
     )
     if "terminated" in now:
         end = now["terminated"]
