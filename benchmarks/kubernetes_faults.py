@@ -222,7 +222,12 @@ def unplaced(options: argparse.Namespace, method: str, fault: str) -> str:
     """One cell of a job that cannot begin."""
     begin = time.monotonic()
     if fault == "a quota that takes one pod":
-        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": QUOTA}, "spec": {"hard": {"pods": "1"}}}
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": QUOTA},
+            "spec": {"hard": {"pods": "1"}},
+        }
         kubectl("create", "-f", "-", given=json.dumps(quota))
         job = launch(options, method)
     elif fault == "a quota for memory, and none is asked for":
@@ -241,7 +246,9 @@ def unplaced(options: argparse.Namespace, method: str, fault: str) -> str:
         begin = time.monotonic()
         job.launcher.send_signal(2)
         code = job.wait()
-        return f"| {fault}, then Ctrl-C | {method} | {_left(job)} | {time.monotonic() - begin:.0f} s | | {code}: {said} |"
+        return (
+            f"| {fault}, then Ctrl-C | {method} | {_left(job)} | {time.monotonic() - begin:.0f} s | | {code}: {said} |"
+        )
     code = job.wait()
     told = time.monotonic() - begin
     kubectl("delete", "resourcequota", QUOTA, "--ignore-not-found")
@@ -282,11 +289,13 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=["collective", "pserver"], choices=METHODS)
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="further options of the launch")
     options = parser.parse_args()
-    print("| fault | method | no process left after | launcher ended after | saved | exit code, last lines of the launcher |")
+    print(
+        "| fault | method | no process left after | launcher ended after | saved | exit code, last lines of launcher |"
+    )
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     for fault in (*FAULTS, *UNPLACED):
-        inject, _ = FAULTS.get(fault, (None, 0))
-        if not all(getattr(options, name) for name in NEEDS.get(inject, ())):  # type: ignore[call-overload]
+        needed = NEEDS.get(FAULTS[fault][0], ()) if fault in FAULTS else ()
+        if not all(getattr(options, name) for name in needed):
             continue
         for method in options.methods:
             if "server" in fault and method == "collective":

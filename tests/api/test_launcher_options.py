@@ -1,5 +1,8 @@
 """No option of `phalanx launch` is ignored: a launcher uses it, or refuses it with a reason."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 import typer
 
@@ -42,3 +45,4 @@ def test_an_option_of_another_launcher_is_refused(launcher: str, options: Launch
 def test_defaults_are_no_options_that_were_given() -> None:
     for launcher in LAUNCHERS:
         refuse_options(LaunchOptions(), launcher)
+        refuse_options(LaunchOptions(**json.loads(json.dumps(asdict(LaunchOptions())))), launcher)

@@ -96,5 +96,9 @@ def reference(value: object) -> str:
 def call_text(function: str, recipe: object, arguments: Mapping[str, Any]) -> str:
     """The call as it could be written, for the record of a run."""
     words = [] if recipe is None else [repr(recipe)]
-    words += [f"{name}={to_setting(value, name)!r}" for name, value in masked_arguments(arguments).items() if value is not None]
+    words += [
+        f"{name}={to_setting(value, name)!r}"
+        for name, value in masked_arguments(arguments).items()
+        if value is not None
+    ]
     return f"phalanx.{function}({', '.join(words)})"

@@ -74,7 +74,7 @@ _INSTEAD = {
 def refuse_options(options: LaunchOptions, launcher: str) -> None:
     """Refuse the first option that was given and that this launcher does not take."""
     defaults = asdict(LaunchOptions())
-    given = [name for name, value in asdict(options).items() if value != defaults[name]]
+    given = [name for name, value in asdict(options).items() if value not in (defaults[name], [])]  # a list from JSON
     for name in given:
         takers = TAKEN_BY.get(name, tuple(LAUNCHERS))
         if launcher in takers and name not in _NOT_BY.get(launcher, ()):

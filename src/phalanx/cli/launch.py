@@ -47,7 +47,7 @@ def launch(
     log_dir: Annotated[str | None, typer.Option(help="folder for each role's log, here; default RUN/logs")] = None,
     mpirun: Annotated[str, typer.Option(help="mpi: the mpirun command, with any options")] = "mpirun",
     nodes: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs, qrsh, yarn, ray: number of hosts")] = None,
-    time: Annotated[str | None, typer.Option(help="slurm, sge, pbs, k8s, yarn: the time limit, such as 1:30:00")] = None,
+    time: Annotated[str | None, typer.Option(help="slurm, sge, pbs, k8s, yarn: the limit, such as 1:30:00")] = None,
     partition: Annotated[str | None, typer.Option(help="slurm, sge, pbs, yarn: the partition or queue")] = None,
     account: Annotated[str | None, typer.Option(help="slurm, sge, pbs: the account")] = None,
     gpus_per_node: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs: GPUs of a host")] = None,

@@ -130,6 +130,11 @@ def test_a_name_that_is_taken_and_what_a_quota_refuses_leave_nothing(cluster: Pa
     (cluster / "Job.job.json").unlink()
     with pytest.raises(UserError, match="no such pvc"):
         run(*LAUNCH, "--volume-claim", "disk", *TRAIN)
+    small = {"kind": "resourcequotas", "metadata": {"name": "small"}, "spec": {}, "status": {"hard": {"pods": "1"}}}
+    (cluster / "resourcequotas.small.json").write_text(json.dumps(small))
+    with pytest.raises(UserError, match="the namespace has room for 1 of this job's 2 pods"):
+        run(*LAUNCH, *TRAIN)
+    (cluster / "resourcequotas.small.json").unlink()
     (cluster / "refuse-Pod").touch()
     with pytest.raises(UserError, match="refuses the pods") as refused:
         run(*LAUNCH, *TRAIN)

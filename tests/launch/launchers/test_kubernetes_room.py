@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.launch.launchers.kubernetes_quota import quota_room
 from phalanx.launch.launchers.kubernetes_room import quantity, requests, room
 
 
@@ -40,7 +41,7 @@ def test_room() -> None:
     assert room(wanted, 3, NODES, []) == 2
     assert room(wanted, 1, NODES, []) == 1
     assert room(wanted, 3, NODES, [pod("100m", "a"), pod("2", "b", "Succeeded")]) == 1
-    assert room(pod("500m")["spec"], 9, NODES, [pod("1500m", "a")]) == 4  # of b, memory takes 4 of 1 G
+    assert room(pod("500m")["spec"], 9, NODES, [pod("1500m", "a")]) == 1 + 4
     assert room({"containers": [{}]}, 9, NODES, []) == 9
 
 
@@ -52,3 +53,24 @@ def test_nodes_that_cannot_be_used() -> None:
     assert room({**wanted, "tolerations": [{"key": "gpu", "operator": "Exists"}]}, 9, others, []) == 2
     assert room({**wanted, "tolerations": [{"key": "gpu", "operator": "Equal", "value": "no"}]}, 9, others, []) == 0
     assert room({**wanted, "nodeSelector": {"kind": "b"}}, 9, NODES, []) == 2
+
+
+def quota(name: str, hard: str, used: str, **spec: Any) -> dict[str, Any]:
+    status = {"hard": {name: hard}, "used": {name: used}}
+    return {"metadata": {"name": "small"}, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("of_quota", "now", "ever"),
+    [
+        (quota("pods", "2", "1"), 1, 2),
+        (quota("limits.memory", "2Gi", "0"), 2, 2),
+        (quota("requests.cpu", "1500m", "500m"), 2, 3),
+        (quota("requests.nvidia.com/gpu", "0", "0"), 3, 3),
+        (quota("pods", "1", "0", scopes=["BestEffort"]), 3, 3),
+    ],
+)
+def test_room_in_a_quota(of_quota: dict[str, Any], now: int, ever: int) -> None:
+    found = quota_room(pod("500m")["spec"], 3, [of_quota])
+    assert (found.now, found.ever) == (now, ever)
+    assert found.why.startswith("quota small: " if now < 3 else "")

@@ -106,7 +106,10 @@ class Follower:
         self.logs.close()
         _say(self._console, f"job {self._job} has failed: the node of {left[0].where} does not answer")
         names = " ".join(pod.name for pod in left)
-        _say(self._console, f"  it ends when that node is back; if it is lost for good: kubectl delete pod {names} --force")
+        _say(
+            self._console,
+            f"  it ends when that node is back; if it is lost for good: kubectl delete pod {names} --force",
+        )
         return exit_code(None)
 
     def _end(self, state: JobState) -> int:

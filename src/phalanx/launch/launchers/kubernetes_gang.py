@@ -9,6 +9,7 @@ from rich.text import Text
 
 from phalanx.errors import UserError
 from phalanx.launch.launchers.kubectl import Kubectl, KubectlError
+from phalanx.launch.launchers.kubernetes_quota import quota_room
 from phalanx.launch.launchers.kubernetes_room import room
 
 _LOOK_S = 5.0
@@ -34,7 +35,7 @@ def await_room(kubectl: Kubectl, job: str, pod: Mapping[str, Any], count: int, c
     shown, answered = count, time.monotonic()
     while True:
         try:
-            found = room(pod, count, *_look(kubectl))
+            found = min(room(pod, count, *_look(kubectl)), quota_room(pod, count, kubectl.quotas()).now)
             answered = time.monotonic()
         except KubectlError:
             if time.monotonic() - answered > _SILENT_S:

@@ -9,6 +9,7 @@ from typing import Any
 from phalanx.errors import UserError
 from phalanx.launch.launchers.kubectl import Kubectl, KubectlError
 from phalanx.launch.launchers.kubernetes_gang import refuse_gang
+from phalanx.launch.launchers.kubernetes_quota import quota_room
 from phalanx.launch.launchers.kubernetes_state import JobState, PodState, job_state
 from phalanx.launch.launchers.manifests import Manifest, Pods, belongings, selector
 from phalanx.launch.launchers.scheduler import State
@@ -128,8 +129,21 @@ def check(job: KubernetesJob, pods: Pods, manifest: Manifest) -> None:
             )
     if options.gang:
         refuse_gang(kubectl)
+    _check_quotas(kubectl, pods, manifest)
     kubectl.create("creating what the pods need", belongings(pods), dry)
     _check_pod(kubectl, pods, manifest)
+
+
+def _check_quotas(kubectl: Kubectl, pods: Pods, manifest: Manifest) -> None:
+    """All pods together: the cluster itself would make some of them, and then no more."""
+    found = quota_room(manifest["spec"]["template"]["spec"], pods.count, kubectl.quotas())
+    waits = pods.options.gang or pods.options.queue
+    if found.ever < pods.count or (found.now < pods.count and not waits):
+        raise UserError(
+            f"the namespace has room for {found.now} of this job's {pods.count} pods",
+            why=found.why,
+            remedy="ask for less" + ("" if found.ever < pods.count else ", wait until others have ended, or --gang"),
+        )
 
 
 def _check_pod(kubectl: Kubectl, pods: Pods, manifest: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """How many pods of a job a cluster has room for: its nodes, less what the pods on them have asked for.
 
-An estimate by nodes' resources, labels and taints, for `--gang`; the scheduler decides. Pure functions of what kubectl prints.
+An estimate by nodes' resources, labels and taints, for `--gang`; the scheduler decides. Pure functions of what kubectl
+prints.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,35 +16,49 @@ PODS = "pods"  # a node takes so many of them
 
 def room(pod: Object, count: int, nodes: Iterable[Object], pods: Iterable[Object]) -> int:
     """How many pods with this spec have room now, at most `count`."""
-    taken: dict[str, Counter[str]] = {}
+    taken: dict[tuple[str, str], float] = {}  # by node and resource
     for one in pods:
         if one.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-            taken.setdefault(one["spec"].get("nodeName", ""), Counter()).update(requests(one["spec"]))
+            for name, amount in requests(one["spec"]).items():
+                place = one["spec"].get("nodeName", ""), name
+                taken[place] = taken.get(place, 0.0) + amount
     wanted = requests(pod)
     fitting = 0.0
     for node in nodes:
         if not _takes(node, pod):
             continue
-        has, used = node["status"].get("allocatable", {}), taken.get(node["metadata"]["name"], Counter())
-        fitting += min((quantity(has.get(name, "0")) - used[name] + _SLACK) // amount for name, amount in wanted.items())
-    return min(count, int(max(fitting, 0)))
+        has, name = node["status"].get("allocatable", {}), node["metadata"]["name"]
+        free = {one: quantity(has.get(one, "0")) - taken.get((name, one), 0.0) for one in wanted}
+        fitting += max(0.0, min((free[one] + _SLACK) // amount for one, amount in wanted.items()))
+    return min(count, int(fitting))
 
 
-def requests(pod: Object) -> Counter[str]:
+def requests(pod: Object) -> dict[str, float]:
     """What a pod asks for, by resource. A limit without a request is a request."""
-    total: Counter[str] = Counter()
+    return {**_amounts(pod, "limits", "requests"), PODS: 1.0}
+
+
+def limits(pod: Object) -> dict[str, float]:
+    """The most that a pod may take, by resource."""
+    return _amounts(pod, "limits")
+
+
+def _amounts(pod: Object, *kinds: str) -> dict[str, float]:
+    total: dict[str, float] = {}
     for container in pod["containers"]:
-        total.update(_requests(container))
-    for container in pod.get("initContainers", []):
-        total |= _requests(container)  # these run before, one at a time
-    total[PODS] = 1  # type: ignore[assignment]
+        for name, amount in _of(container, kinds).items():
+            total[name] = total.get(name, 0.0) + amount
+    for container in pod.get("initContainers", []):  # these run before, one at a time
+        for name, amount in _of(container, kinds).items():
+            total[name] = max(total.get(name, 0.0), amount)
     return total
 
 
-def _requests(container: Object) -> Counter[str]:
+def _of(container: Object, kinds: Iterable[str]) -> dict[str, float]:
+    """A container's amounts, of the last kind that has each."""
     asked = container.get("resources", {})
-    both = {**asked.get("limits", {}), **asked.get("requests", {})}
-    return Counter({name: quantity(text) for name, text in both.items() if quantity(text)})  # type: ignore[misc]
+    texts = {name: text for kind in kinds for name, text in asked.get(kind, {}).items()}
+    return {name: quantity(text) for name, text in texts.items() if quantity(text)}
 
 
 def quantity(text: object) -> float:
@@ -59,9 +73,7 @@ def quantity(text: object) -> float:
 
 def _takes(node: Object, pod: Object) -> bool:
     """Whether the scheduler may use a node for a pod."""
-    ready = any(
-        each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", [])
-    )
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", []))
     labels = node["metadata"].get("labels", {})
     chosen = all(labels.get(key) == value for key, value in pod.get("nodeSelector", {}).items())
     taints = [one for one in node["spec"].get("taints", []) if one["effect"] != "PreferNoSchedule"]

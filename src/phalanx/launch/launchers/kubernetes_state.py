@@ -117,7 +117,9 @@ class JobState:
     def unreachable(self, now: datetime) -> list[PodState]:
         """The pods that keep a job from ending, if their nodes should have ended all of them long ago."""
         left = [pod for pod in self.pods if pod.code is None and pod.phase in ("Pending", "Running", "Unknown")]
-        overdue = all(pod.ends_by and (now - datetime.fromisoformat(pod.ends_by)).total_seconds() > _OVERDUE_S for pod in left)
+        overdue = all(
+            pod.ends_by and (now - datetime.fromisoformat(pod.ends_by)).total_seconds() > _OVERDUE_S for pod in left
+        )
         return left if self.kind == "stopping" and overdue else []
 
     @property
