@@ -79,7 +79,7 @@ def _begin(target: KubernetesJob, pods: Pods, manifest: Manifest, console: Conso
     try:
         with interruptible():
             if pods.options.gang:
-                await_room(target.kubectl, str(target), manifest["spec"]["template"]["spec"], pods.count, console)
+                await_room(target.kubectl, target.name, manifest["spec"]["template"]["spec"], pods.count, console)
         target.begin()
     except Cancelled:
         target.remove()

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.errors import UserError
+from phalanx.launch.launchers.follow import Cancelled
 from phalanx.launch.launchers.kubectl import Kubectl, KubectlError
 from phalanx.launch.launchers.kubernetes_quota import quota_room
 from phalanx.launch.launchers.kubernetes_room import room
@@ -31,10 +32,12 @@ def refuse_gang(kubectl: Kubectl) -> None:
 
 
 def await_room(kubectl: Kubectl, job: str, pod: Mapping[str, Any], count: int, console: Console) -> None:
-    """Wait until `count` pods with this spec have room, and say how many have none."""
+    """Wait until `count` pods with this spec have room, and say how many have none. Cancelled if the job is deleted."""
     shown, answered = count, time.monotonic()
     while True:
         try:
+            if not kubectl.exists("job", job):
+                raise Cancelled  # by `phalanx stop`
             found = min(room(pod, count, *_look(kubectl)), quota_room(pod, count, kubectl.quotas()).now)
             answered = time.monotonic()
         except KubectlError:

@@ -89,7 +89,8 @@ class KubernetesJob:
 
     def remove(self) -> None:
         """Delete a Job that has no pods."""
-        self.kubectl.run("removing the Job", "delete", "job", self.name, "--cascade=background", "--wait=false")
+        words = ("job", self.name, "--cascade=background", "--wait=false", "--ignore-not-found")
+        self.kubectl.run("removing the Job", "delete", *words)
 
     # As a scheduler's job: `phalanx status` and `stop` treat it as one.
 
