@@ -104,7 +104,7 @@ def test_what_schemas_do_not_check(documents: list[Manifest]) -> None:
     (key,) = config["data"]
     assert f"{mounted['recipe']}/{key}" in container(job)["command"]
     recipe = yaml.safe_load(config["data"][key])
-    assert (recipe["optim"]["lr"], recipe["exchange"]["silence_s"]) == (0.02, 20.0)
+    assert (recipe["optim"]["lr"], recipe["exchange"]["silence_s"]) == (0.02, 15.0)
     # a limit is what a process sees; a quota may demand both
     own = {"cpu": "4", "memory": "2000M"}
     assert container(job)["resources"] == {"requests": own, "limits": {**own, "nvidia.com/gpu": "1"}}

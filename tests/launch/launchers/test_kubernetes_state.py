@@ -9,6 +9,7 @@ from phalanx.launch.launchers.kubernetes_state import PodHistory, exit_code, job
 
 ERROR = "error: the folder x is empty\n  why: it has no images\n  try: another --data\n"
 LOST = "error: trainer-1 is gone\n  try: phalanx train --resume goes on from the last checkpoint\n"
+SILENT = "epoch 1\nstopped at step 1,530: trainer-1 is gone or silent; step 1530 is saved already\n"
 
 
 def job(*conditions: str, **status: Any) -> dict[str, Any]:
@@ -90,6 +91,7 @@ def test_a_refusal_of_the_cluster_is_shown_while_pods_are_missing() -> None:
         ([ended(0, 2, 5, LOST), ended(1, 137, 4)], "trainer-1", "was killed by SIGKILL", 1),
         ([ended(0, 2, 3, LOST), ended(1, 137, 4, reason="OOMKilled")], "trainer-1", "more memory than its limit", 1),
         ([ended(0, 2, 5, ERROR), ended(1, 2, 6, ERROR)], "trainer-0", "the folder x is empty", 2),
+        ([ended(0, 75, 2, SILENT), ended(2, 143, 1)], "trainer-0", "code 75: trainer-1 is gone or silent", 1),
         ([ended(0, 75, 1), ended(2, 143, 2)], "server-0", "was told to end by SIGTERM", 1),
         ([ended(0, 75, 1), ended(1, 139, 2)], "trainer-1", "was killed by SIGSEGV", 1),
     ],

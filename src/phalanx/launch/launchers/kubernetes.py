@@ -43,7 +43,7 @@ from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.folder import LOGS, RUNS, config_text
 
 _MOST_CODE_BYTES = 900 << 10  # a ConfigMap has at most 1 MiB
-SILENCE_S = 20.0  # exchange.silence_s by default: when pods lose one another, all have saved and ended within 30 s
+SILENCE_S = 15.0  # exchange.silence_s by default: when pods lose one another, all have saved and ended within 30 s
 _MADE_S = 30.0  # for a detached job's pods to be made, or refused
 
 

@@ -3,6 +3,7 @@
 Pure functions of the objects that `kubectl get -o json` prints.
 """
 
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ _HOPELESS = (
     *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
+_LOST = re.compile(r"^stopped at step [\d,]+: (.+?);? step .*$", re.MULTILINE)  # the last line of one that lost another
 _OVERDUE_S = 15.0  # also for clocks that differ
 _EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 
@@ -88,6 +90,8 @@ class PodState:
             return f"was lost{because}"
         if self.error is not None and self.code in (EXIT_OURS, EXIT_USER, EXIT_REFORM):
             return f"ended with code {self.code}: {self.error.what}"
+        if self.code == EXIT_REFORM and (found := _LOST.findall(self.message)):
+            return f"has saved and ended with code {self.code}: {found[-1]}"
         if 128 < self.code < 128 + 65:
             number = self.code - 128
             name = signal.Signals(number).name if number in list(signal.Signals) else str(number)
@@ -276,15 +280,15 @@ class PodHistory:
 
 
 def _priority(pod: PodState) -> tuple[int, str]:
-    """Killed before failed, before told to end; survivors last."""
+    """Killed before failed, before survivors that say whom they lost, before told to end; other survivors last."""
     if pod.reason == "OOMKilled" or pod.disrupted:
         rank = 0
     elif pod.code is None or (pod.code > 128 and pod.code != 128 + signal.SIGTERM):
         rank = 1
     elif pod.code in (EXIT_USER, EXIT_REFORM) and (pod.error is None or "--resume" in pod.error.remedy):
-        rank = 4  # it lost another one, or was asked to save and leave with it
+        rank = 3 if _LOST.search(pod.message) else 5  # or it was asked to save and leave with another one
     else:
-        rank = 3 if pod.code == 128 + signal.SIGTERM else 2
+        rank = 4 if pod.code == 128 + signal.SIGTERM else 2
     return rank, pod.ended
 
 
