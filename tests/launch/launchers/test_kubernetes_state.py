@@ -125,3 +125,13 @@ def test_pods_of_a_node_that_does_not_answer() -> None:
     assert not state.unreachable(datetime(2026, 1, 1, 0, 2, 5, tzinfo=UTC))
     also = job_state(job("FailureTarget"), [pod(0), lost])
     assert not also.unreachable(datetime(2026, 1, 1, 0, 3, tzinfo=UTC))
+
+
+def test_a_drained_pod_whose_end_nobody_saw_is_the_cause_by_the_jobs_own_words() -> None:
+    history = PodHistory()
+    history.add(job_state(job(), [pod(0), pod(1)]))
+    history.add(job_state(job("Failed"), [ended(0, 75, 8)]))
+    cause = history.cause("Pod default/digits-1-abcde has condition DisruptionTarget matching FailJob rule at index 0")
+    assert cause is not None
+    assert cause.role == "trainer-1"
+    assert cause.how == "was lost: the cluster removed it"

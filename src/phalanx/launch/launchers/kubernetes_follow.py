@@ -117,7 +117,7 @@ class Follower:
         if state.kind == "finished":
             _say(self._console, f"job {self._job} has finished")
             return 0
-        cause = self._history.cause()
+        cause = self._history.cause(state.detail)
         if state.kind == "gone":
             _say(self._console, f"job {self._job} was stopped and deleted; its pods have ended")
             return 128 + signal.SIGTERM

@@ -22,6 +22,7 @@ _HOPELESS = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
 _LOST = re.compile(r"^stopped at step [\d,]+: (.+?);? step .*$", re.MULTILINE)  # the last line of one that lost another
+_REMOVED = re.compile(r"[Pp]od \S+/(\S+) has condition DisruptionTarget")
 _OVERDUE_S = 15.0  # also for clocks that differ
 _EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 
@@ -273,8 +274,14 @@ class PodHistory:
             if name not in there and pod.code is None:
                 self._seen[name] = replace(pod, deleted=True)
 
-    def cause(self) -> PodState | None:
-        """The pod that most likely failed first. Pods that ended because of another one say so, and end later."""
+    def cause(self, detail: str = "") -> PodState | None:
+        """The pod that most likely failed first. Pods that ended because of another one say so, and end later.
+
+        `detail` is the Job's own reason. A pod that the cluster has removed may be gone before its end was seen.
+        """
+        removed = _REMOVED.search(detail)
+        if removed is not None and (pod := self._seen.get(removed[1])) is not None:
+            return replace(pod, disrupted=pod.disrupted or "the cluster removed it")
         failed = [pod for pod in self._seen.values() if pod.failed]
         return min(failed, key=_priority, default=None)
 
