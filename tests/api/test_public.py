@@ -64,7 +64,7 @@ def test_train_has_the_flags_of_the_command_line() -> None:
 def test_launch_has_the_options_of_the_command_line() -> None:
     of_train = (set(FLAGS) | parameters(phalanx.train)) & (parameters(phalanx.launch) | set(FLAGS))
     of_kubernetes = {"image", "namespace", "volume_claim", "run_as", "image_pull_secret", "node_selector", "toleration"}
-    of_kubernetes |= {"env", "label", "queue", "priority_class", "patch"}
+    of_kubernetes |= {"env", "label", "queue", "priority_class", "patch", "gang"}
     of_commands = command("launch") - {"words", "dry_run"} - of_kubernetes
     assert (parameters(phalanx.launch) | set(FLAGS)) - {"hosts"} == (of_commands - {"ips"}) | of_train
 

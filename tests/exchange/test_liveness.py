@@ -84,6 +84,15 @@ def test_a_server_gives_a_broken_connection_its_whole_grace() -> None:
         assert presence.gone([1]) == [1]
 
 
+def test_a_server_that_is_to_end_waits_for_no_broken_connection() -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        presence = Presence(socket, "secret", silence_s=30.0, look_s=0.5)
+        presence.expect(1)
+        assert presence.gone([1], at_once=True) == []
+        assert presence.gone([1], at_once=True) == [1]
+
+
 def test_only_who_has_the_key_is_taken_for_a_peer() -> None:
     listener = Listener("127.0.0.1", "secret", SILENCE_S)
     with watching(listener.endpoint) as watch:

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from os import PathLike, fspath
 from typing import Any, ParamSpec, TypeVar
 
+from phalanx.api.masking import masked_arguments
 from phalanx.config.flags import FLAGS
 from phalanx.config.resolve import Layer, nest
 from phalanx.errors import UserError, nearest
@@ -95,5 +96,9 @@ def reference(value: object) -> str:
 def call_text(function: str, recipe: object, arguments: Mapping[str, Any]) -> str:
     """The call as it could be written, for the record of a run."""
     words = [] if recipe is None else [repr(recipe)]
-    words += [f"{name}={to_setting(value, name)!r}" for name, value in arguments.items() if value is not None]
+    words += [
+        f"{name}={to_setting(value, name)!r}"
+        for name, value in masked_arguments(arguments).items()
+        if value is not None
+    ]
     return f"phalanx.{function}({', '.join(words)})"

@@ -15,7 +15,7 @@ from phalanx.api.train import request_of
 from phalanx.config.flags import FLAGS
 from phalanx.errors import UserError, nearest
 
-_COMMAND_ONLY = ("k8s",)  # these print or apply manifests, and leave no run folder here
+_COMMAND_ONLY = ("k8s",)  # the run folder is in the cluster
 Hosts = Sequence[str] | str
 
 
@@ -80,11 +80,11 @@ def launch(
         iface: the network interface.
         port_range: such as "17000-17100". Default: any free ports.
         mpirun: the mpirun command, with its options.
-        nodes: slurm, sge, pbs, yarn, ray: the number of hosts.
-        time: slurm, sge, pbs: the time limit, such as "1:30:00".
+        nodes: slurm, sge, pbs, qrsh, yarn, ray: the number of hosts.
+        time: slurm, sge, pbs, yarn: the time limit, such as "1:30:00".
         partition: slurm, sge, pbs, yarn: the partition or queue.
         account: slurm, sge, pbs: the account.
-        gpus_per_node: slurm, sge, pbs.
+        gpus_per_node: slurm, sge, pbs: GPUs of a host.
         pe: sge: the parallel environment.
         directive: slurm, sge, pbs: further lines of the script, such as ["--qos=high"].
         detach: slurm, sge, pbs: submit the job and return at once.
@@ -129,7 +129,7 @@ def _refuse_launcher(launcher: str | None) -> None:
     if launcher in _COMMAND_ONLY:
         raise UserError(
             f"phalanx.launch() has no launcher {launcher!r}",
-            why="it writes manifests for kubectl, and no run folder here",
+            why="its run folder is in the cluster, so there is no Run to return",
             remedy=f"phalanx launch --launcher {launcher} on the command line",
         )
     if launcher is not None and launcher not in LAUNCHERS:

@@ -74,6 +74,7 @@ class LaunchOptions:
     queue: str | None = None
     priority_class: str | None = None
     patch: str | None = None
+    gang: bool = False
     resume_in_pods: str | None = None  # where pods find the run that is resumed, if this host has only a copy
     resource_manager: str | None = None
     address: str | None = None
@@ -138,6 +139,7 @@ def _names_method(settings: Any) -> bool:
 def start_launch(request: "Request", options: LaunchOptions, console: "Console") -> int:
     """Launch the job to its end. Returns its exit code."""
     from phalanx.api.folds import refuse_folds
+    from phalanx.api.launcher_options import refuse_options
     from phalanx.api.start import refuse_early
     from phalanx.launch import plan as planning
     from phalanx.launch.launchers.batch_script import BatchOptions
@@ -152,6 +154,7 @@ def start_launch(request: "Request", options: LaunchOptions, console: "Console")
     chosen = options.launcher or ("ssh" if hosts else "local")
     if chosen not in LAUNCHERS:
         raise UserError(f"there is no launcher {chosen!r}", why="unknown name", remedy=nearest(chosen, LAUNCHERS))
+    refuse_options(options, chosen)
     plan = planning.LaunchPlan(
         request=request,
         launcher=chosen,
@@ -206,5 +209,6 @@ def kubernetes_options(options: LaunchOptions) -> "KubernetesOptions":
         queue=options.queue,
         priority_class=options.priority_class,
         patch=options.patch,
+        gang=options.gang,
         resume=options.resume_in_pods,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from phalanx.api.code import with_code
 from phalanx.api.folds import layer_of
+from phalanx.api.masking import masked_words
 from phalanx.config.flags import flag_layers, imply_collective
 from phalanx.config.recipes import default_recipe, load_recipe
 from phalanx.config.resolve import Layer, parse_override, resolve
@@ -125,7 +126,7 @@ def _refuse_with_resume(recipe: str | None, out: Path | None, init_from: Path | 
 
 def command_line() -> str:
     """What the user typed, for the record. Inside a batch job: what was typed when it was submitted."""
-    return os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *sys.argv[1:]])
+    return os.environ.get("PHALANX_COMMAND") or shlex.join(["phalanx", *masked_words(sys.argv[1:])])
 
 
 def _refuse_other_world(exchange: ExchangeConfig, role: Role | None) -> None:

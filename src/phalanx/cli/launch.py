@@ -39,18 +39,18 @@ def launch(
     sync_dst_dir: Annotated[str | None, typer.Option(help="copy the current directory there first, by rsync")] = None,
     setup: Annotated[str, typer.Option(help="a shell command to run once on each host first")] = "",
     python: Annotated[str | None, typer.Option(help="the interpreter on the hosts")] = None,
-    ssh: Annotated[str, typer.Option(help="the ssh command, with any options")] = "ssh",
+    ssh: Annotated[str, typer.Option(help="ssh: the ssh command, with any options")] = "ssh",
     iface: Annotated[str | None, typer.Option(help="the network interface; default: by the route")] = None,
     port_range: Annotated[str | None, typer.Option(help="such as 17000-17100; default: any free ports")] = None,
     max_restarts: Annotated[int | None, typer.Option(min=0, help="how often lost workers are restarted")] = None,
     min_workers: Annotated[int | None, typer.Option(min=1, help="continue with this few after all restarts")] = None,
     log_dir: Annotated[str | None, typer.Option(help="folder for each role's log, here; default RUN/logs")] = None,
     mpirun: Annotated[str, typer.Option(help="mpi: the mpirun command, with any options")] = "mpirun",
-    nodes: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs, yarn, ray: number of hosts")] = None,
-    time: Annotated[str | None, typer.Option(help="slurm, sge, pbs, k8s: the time limit, such as 1:30:00")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs, qrsh, yarn, ray: number of hosts")] = None,
+    time: Annotated[str | None, typer.Option(help="slurm, sge, pbs, k8s, yarn: the limit, such as 1:30:00")] = None,
     partition: Annotated[str | None, typer.Option(help="slurm, sge, pbs, yarn: the partition or queue")] = None,
     account: Annotated[str | None, typer.Option(help="slurm, sge, pbs: the account")] = None,
-    gpus_per_node: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(min=1, help="slurm, sge, pbs: GPUs of a host")] = None,
     pe: Annotated[str | None, typer.Option(help="sge: the parallel environment")] = None,
     directive: Annotated[
         list[str] | None, typer.Option(help="slurm, sge, pbs: a further line of the script, such as --qos=high")
@@ -80,6 +80,9 @@ def launch(
     patch: Annotated[
         Path | None, typer.Option(help="k8s: a file with any other change of the Job, merged by kubectl")
     ] = None,
+    gang: Annotated[
+        bool, typer.Option("--gang", help="k8s: begin when the cluster has room for all pods; hold nothing until then")
+    ] = False,
     resource_manager: Annotated[str | None, typer.Option(help="yarn: such as http://rm:8088")] = None,
     address: Annotated[str | None, typer.Option(help="ray: the cluster; default: a running or a new one")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be done, and start nothing")] = False,
@@ -113,9 +116,11 @@ def _resume_in_cluster(given: dict[str, Any], options: LaunchOptions) -> int:
     from dataclasses import replace
 
     from phalanx.api.launch_options import kubernetes_options
+    from phalanx.api.launcher_options import refuse_options
     from phalanx.cli.main import request_from
     from phalanx.commands.cluster_run import copied_run
 
+    refuse_options(options, "k8s")
     asked = Path(given["resume"]), kubernetes_options(options), options.python
     with copied_run(*asked, dry_run=options.dry_run) as (given["resume"], found):
         options = replace(options, resume_in_pods=found.resume)

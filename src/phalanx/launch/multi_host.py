@@ -34,13 +34,6 @@ def supervise_over(
     sync: Sync | None = None,
 ) -> int:
     """Run a job on these hosts. Returns its exit code."""
-    if sync is not None and not isinstance(shell, SshShell):
-        raise UserError(
-            "--sync-dst-dir needs ssh",
-            why="rsync copies files over it",
-            remedy="launch with --launcher ssh, or keep the code on a disk that all hosts share",
-        )
-
     screen = Screen(console)
     sending = Sending(screen, sum(synced(sync, host) is not None for host in hosts))
 

@@ -103,7 +103,8 @@ def test_what_schemas_do_not_check(documents: list[Manifest]) -> None:
     assert container(job)["workingDir"] == mounted["folder"]
     (key,) = config["data"]
     assert f"{mounted['recipe']}/{key}" in container(job)["command"]
-    assert yaml.safe_load(config["data"][key])["optim"]["lr"] == 0.02
+    recipe = yaml.safe_load(config["data"][key])
+    assert (recipe["optim"]["lr"], recipe["exchange"]["silence_s"]) == (0.02, 15.0)
     # a limit is what a process sees; a quota may demand both
     own = {"cpu": "4", "memory": "2000M"}
     assert container(job)["resources"] == {"requests": own, "limits": {**own, "nvidia.com/gpu": "1"}}
@@ -113,6 +114,12 @@ def test_what_schemas_do_not_check(documents: list[Manifest]) -> None:
         {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
         {"key": "spot", "operator": "Exists"},
     ]
+
+
+def test_the_users_own_silence_is_kept() -> None:
+    documents = manifests("-n", "2", "--image", "x", "--", "train", "digits", "exchange.silence_s=30")
+    (config,) = of_kind("ConfigMap", documents)
+    assert yaml.safe_load(config["data"][RECIPE])["exchange"]["silence_s"] == 30.0
 
 
 def test_the_restricted_profile_would_admit_the_pods(documents: list[Manifest]) -> None:
@@ -180,7 +187,7 @@ def test_pods_know_who_they_are(documents: list[Manifest]) -> None:
         (["--image", "x", "--volume-claim", "-"], "not a Kubernetes name"),
         (["--image", "x", "--max-restarts", "2"], "needs --volume-claim"),
         (["--image", "x", "--min-workers", "1"], "has no --min-workers"),
-        (["--image", "x", "--ips", "a"], "has no -H, --ips"),
+        (["--image", "x", "--ips", "a"], "has no --ips"),
         (["--image", "x", "--nodes", "2"], "has no --nodes"),
         (["--image", "x", "--partition", "gpu"], "has no --partition"),
         (["--image", "x", "--gpus-per-node", "2"], "has no --gpus-per-node"),

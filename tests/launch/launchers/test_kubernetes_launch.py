@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,11 @@ def test_a_name_that_is_taken_and_what_a_quota_refuses_leave_nothing(cluster: Pa
     (cluster / "Job.job.json").unlink()
     with pytest.raises(UserError, match="no such pvc"):
         run(*LAUNCH, "--volume-claim", "disk", *TRAIN)
+    small = {"kind": "resourcequotas", "metadata": {"name": "small"}, "spec": {}, "status": {"hard": {"pods": "1"}}}
+    (cluster / "resourcequotas.small.json").write_text(json.dumps(small))
+    with pytest.raises(UserError, match="the namespace has room for 1 of this job's 2 pods"):
+        run(*LAUNCH, *TRAIN)
+    (cluster / "resourcequotas.small.json").unlink()
     (cluster / "refuse-Pod").touch()
     with pytest.raises(UserError, match="refuses the pods") as refused:
         run(*LAUNCH, *TRAIN)
@@ -138,3 +144,37 @@ def test_a_name_that_is_taken_and_what_a_quota_refuses_leave_nothing(cluster: Pa
     with pytest.raises(UserError, match="failed"):
         run(*LAUNCH, *TRAIN)
     assert not objects_in(cluster)
+
+
+def test_a_gang_holds_nothing_until_there_is_room_for_all(cluster: Path) -> None:
+    node = {
+        "metadata": {"name": "a"},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "3", "pods": "9"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    (cluster / "nodes.a.json").write_text(json.dumps({"kind": "nodes", **node}))
+    words = [*LAUNCH, "--gang", "--cpus-per-worker", "2", *TRAIN]
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "phalanx", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert launcher.stdout is not None
+        said = ""
+        while "room" not in said:
+            line = launcher.stdout.readline()
+            assert line, said
+            said += line
+        assert "job job is waiting for room for 1 of 2 pods" in said
+        assert objects_in(cluster)["Job.job"]["spec"]["suspend"] is True
+        assert "until there is room for all pods (--gang)" in run("status", "k8s:job")
+        launcher.send_signal(signal.SIGINT)
+        rest, _ = launcher.communicate(timeout=60)
+    finally:
+        launcher.kill()
+        launcher.wait()
+    assert "job job had not begun; it was removed" in rest
+    assert launcher.returncode == 130
+    assert set(objects_in(cluster)) == {"nodes.a"}
+    for other in ("--detach", "--queue=vision"):
+        with pytest.raises(UserError, match="--gang does not go together"):
+            run(*LAUNCH, "--gang", other, *TRAIN)

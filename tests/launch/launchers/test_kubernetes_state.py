@@ -1,5 +1,6 @@
 """What a cluster's objects say about a job: which pods wait and why, how it ended, and which pod failed first."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from phalanx.launch.launchers.kubernetes_state import PodHistory, exit_code, job
 
 ERROR = "error: the folder x is empty\n  why: it has no images\n  try: another --data\n"
 LOST = "error: trainer-1 is gone\n  try: phalanx train --resume goes on from the last checkpoint\n"
+SILENT = "epoch 1\nstopped at step 1,530: trainer-1 is gone or silent; step 1530 is saved already\n"
 
 
 def job(*conditions: str, **status: Any) -> dict[str, Any]:
@@ -89,6 +91,7 @@ def test_a_refusal_of_the_cluster_is_shown_while_pods_are_missing() -> None:
         ([ended(0, 2, 5, LOST), ended(1, 137, 4)], "trainer-1", "was killed by SIGKILL", 1),
         ([ended(0, 2, 3, LOST), ended(1, 137, 4, reason="OOMKilled")], "trainer-1", "more memory than its limit", 1),
         ([ended(0, 2, 5, ERROR), ended(1, 2, 6, ERROR)], "trainer-0", "the folder x is empty", 2),
+        ([ended(0, 75, 2, SILENT), ended(2, 143, 1)], "trainer-0", "code 75: trainer-1 is gone or silent", 1),
         ([ended(0, 75, 1), ended(2, 143, 2)], "server-0", "was told to end by SIGTERM", 1),
         ([ended(0, 75, 1), ended(1, 139, 2)], "trainer-1", "was killed by SIGSEGV", 1),
     ],
@@ -112,3 +115,23 @@ def test_a_drained_pod_is_the_cause_even_if_it_is_gone_by_now() -> None:
     assert cause is not None
     assert cause.where == "trainer-1 (pod digits-1-abcde on node1)"
     assert "Eviction API" in cause.how
+
+
+def test_pods_of_a_node_that_does_not_answer() -> None:
+    lost = pod(1)
+    lost["metadata"]["deletionTimestamp"] = "2026-01-01T00:02:00Z"
+    state = job_state(job("FailureTarget"), [ended(0, 75, 1), lost])
+    assert [one.role for one in state.unreachable(datetime(2026, 1, 1, 0, 3, tzinfo=UTC))] == ["trainer-1"]
+    assert not state.unreachable(datetime(2026, 1, 1, 0, 2, 5, tzinfo=UTC))
+    also = job_state(job("FailureTarget"), [pod(0), lost])
+    assert not also.unreachable(datetime(2026, 1, 1, 0, 3, tzinfo=UTC))
+
+
+def test_a_drained_pod_whose_end_nobody_saw_is_the_cause_by_the_jobs_own_words() -> None:
+    history = PodHistory()
+    history.add(job_state(job(), [pod(0), pod(1)]))
+    history.add(job_state(job("Failed"), [ended(0, 75, 8)]))
+    cause = history.cause("Pod default/digits-1-abcde has condition DisruptionTarget matching FailJob rule at index 0")
+    assert cause is not None
+    assert cause.role == "trainer-1"
+    assert cause.how == "was lost: the cluster removed it"

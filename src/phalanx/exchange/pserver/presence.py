@@ -34,15 +34,19 @@ class Presence:
         """It is no longer a member: the connection that it joined by says nothing any more."""
         self._joined.pop(rank, None)
 
-    def gone(self, ranks: Iterable[int]) -> list[int]:
-        """Check. The ranks that were connected, and have not been for a while, in the order in which they were lost."""
+    def gone(self, ranks: Iterable[int], *, at_once: bool = False) -> list[int]:
+        """Check. The ranks that were connected, and have not been for a while, in the order in which they were lost.
+
+        With `at_once` two checks are enough: what a worker does from now on is to leave, and not to connect again.
+        """
+        looks = min(2, self._looks) if at_once else self._looks
         ranks = list(ranks)
         for rank in ranks:
             if self._reaches(rank):
                 self._found(rank)
             elif rank in self._missed:
                 self._missed[rank] += 1
-                if self._missed[rank] >= self._looks:
+                if self._missed[rank] >= looks:
                     self._gone.setdefault(rank)
         return self.known_gone(ranks)
 

@@ -312,7 +312,7 @@ class Server:
         if self._slices is None:
             return self._tick_early()
         job = self._slices.job
-        for rank in self._presence.gone(sorted(self.members.live)):
+        for rank in self._presence.gone(sorted(self.members.live), at_once=self._stopping):
             self.lose(rank, self.members.hindrance(rank) or self._silence, self._presence.silence_s)
         if self._loss is not None and not job.elastic and not self._any_here(self.members.live):
             self.finished = True  # all connected workers got the error

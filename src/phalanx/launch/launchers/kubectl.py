@@ -64,6 +64,15 @@ class Kubectl:
                 raise
         return True
 
+    def quotas(self) -> list[dict[str, Any]]:
+        """The namespace's quotas; none where the user may not ask."""
+        try:
+            return self.objects("looking at quotas", "resourcequotas")
+        except KubectlError as error:
+            if not error.may_not:
+                raise
+            return []
+
     def create(self, doing: str, manifests: Sequence[Mapping[str, Any]], *options: str) -> list[dict[str, Any]]:
         """Create objects. Not `apply`: that changes what is there already, and copies a Secret into an annotation."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})

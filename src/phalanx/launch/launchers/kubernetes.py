@@ -2,20 +2,25 @@
 
 import json
 import secrets
+import signal
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 from rich.console import Console
 from rich.text import Text
 
+from phalanx.config.resolve import DEFAULT
 from phalanx.errors import UserError
 from phalanx.launch.job import forwarded_variables, role_counts
 from phalanx.launch.launchers.batch_script import parse_time
+from phalanx.launch.launchers.follow import Cancelled, interruptible
 from phalanx.launch.launchers.kubectl import Kubectl
 from phalanx.launch.launchers.kubernetes_follow import follow
+from phalanx.launch.launchers.kubernetes_gang import await_room
 from phalanx.launch.launchers.kubernetes_job import PREFIX, KubernetesJob, check
 from phalanx.launch.launchers.kubernetes_options import refuse_options
 from phalanx.launch.launchers.manifests import (
@@ -33,11 +38,12 @@ from phalanx.launch.launchers.manifests import (
 from phalanx.launch.launchers.pod import JOB, TIMEOUT
 from phalanx.launch.launchers.submitted import KUBERNETES, Submitted
 from phalanx.launch.plan import LaunchPlan
-from phalanx.roles.request import resume_words
+from phalanx.roles.request import Request, resume_words
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.folder import LOGS, RUNS, config_text
 
 _MOST_CODE_BYTES = 900 << 10  # a ConfigMap has at most 1 MiB
+SILENCE_S = 15.0  # exchange.silence_s by default: when pods lose one another, all have saved and ended within 30 s
 _MADE_S = 30.0  # for a detached job's pods to be made, or refused
 
 
@@ -61,9 +67,28 @@ def start(plan: LaunchPlan, console: Console) -> int:
     _say(console, f"created job {target}; from any terminal: phalanx status, logs or stop {PREFIX}{target}")
     if plan.kubernetes.claim:
         _say(console, f"run folder, on the volume: {run}")
+    if not plan.kubernetes.queue and not _begin(target, pods, manifest, console):
+        return 128 + signal.SIGINT
     if plan.batch.detach:
         return _detach(target, console)
     return follow(target, None if plan.kubernetes.claim else here / LOGS, console)
+
+
+def _begin(target: KubernetesJob, pods: Pods, manifest: Manifest, console: Console) -> bool:
+    """Start the Job; with --gang, once there is room. A Job that does not begin is removed."""
+    try:
+        with interruptible():
+            if pods.options.gang:
+                await_room(target.kubectl, target.name, manifest["spec"]["template"]["spec"], pods.count, console)
+        target.begin()
+    except Cancelled:
+        target.remove()
+        _say(console, f"job {target} had not begun; it was removed")
+        return False
+    except BaseException:
+        target.remove()
+        raise
+    return True
 
 
 def _detach(target: KubernetesJob, console: Console) -> int:
@@ -87,7 +112,7 @@ def _detach(target: KubernetesJob, console: Console) -> int:
 
 def pods_of(plan: LaunchPlan) -> tuple[Pods, Path]:
     """The job as pods, which read the resolved configuration from a ConfigMap; and the run folder, in the pods."""
-    request, options = plan.request, plan.kubernetes
+    request, options = _soon_noticed(plan.request), plan.kubernetes
     if request.resume is not None:
         run = Path(options.resume or request.resume.path)
         name = job_name(f"{run.name}-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -102,7 +127,7 @@ def pods_of(plan: LaunchPlan) -> tuple[Pods, Path]:
         words += ["--init-from", str(request.init_from)]
     if options.claim and request.config.train.log_dir is None:  # pods take their logs with them
         words += ["--log-dir", str(run / LOGS)]
-    made = plan.job(Path(name))
+    made = replace(plan, request=request).job(Path(name))
     master, server = plan.ports or (MASTER_PORT, SERVER_PORT)
     pods = Pods(
         name=name,
@@ -127,6 +152,15 @@ def pods_of(plan: LaunchPlan) -> tuple[Pods, Path]:
     )
     refuse_options(options, [*pods.environment, *SET_FOR_PODS])
     return pods, run
+
+
+def _soon_noticed(request: Request) -> Request:
+    """The request with a shorter silence, unless the user or the resumed run has set it."""
+    if request.resume is not None or request.resolved.origins.get("exchange.silence_s", DEFAULT) != DEFAULT:
+        return request
+    exchange = request.config.exchange.model_copy(update={"silence_s": SILENCE_S})
+    config = request.config.model_copy(update={"exchange": exchange})
+    return replace(request, resolved=request.resolved.with_config(config))
 
 
 def _patched(manifest: Manifest, patch: str | None) -> Manifest:
@@ -156,27 +190,18 @@ def _notes(plan: LaunchPlan, pods: Pods) -> list[str]:
 
 
 def _refuse(plan: LaunchPlan) -> None:
-    batch, counts = plan.batch, role_counts(plan.request.config)
+    counts = role_counts(plan.request.config)
     if plan.ports and plan.ports[0] == plan.ports[1]:
         raise UserError("--port-range has one port", why="k8s needs two", remedy="such as --port-range 17000-17001")
-    unsupported = {
-        "--evaluator-on": (plan.evaluator_on, "leave it out: the first trainer evaluates"),
-        "-H, --ips, --servers-on": (plan.hosts, "leave it out; --node-selector chooses nodes"),
-        "--sync-dst-dir": (plan.sync, "put your code into the image, or name it in the recipe: it travels along"),
-        "--setup": (plan.setup, "put what a host needs into the image"),
-        "--iface": (plan.iface, "leave it out; or --env GLOO_SOCKET_IFNAME=eth1"),
-        "--min-workers": (plan.min_workers, "leave it out: a Job has as many pods as it began with"),
-        "--nodes": (batch.nodes, "leave it out: the cluster places pods; -n is their number"),
-        "--partition": (batch.partition, "--queue NAME (of Kueue), or --node-selector"),
-        "--account": (batch.account, "--namespace NAME, or --label account=NAME"),
-        "--gpus-per-node": (batch.gpus_per_node, "--gpus-per-worker"),
-        "--pe": (batch.pe, "leave it out"),
-        "--directive": (batch.directives, "--patch FILE changes the Job"),
-        "--resource-manager": (plan.resource_manager, "leave it out"),
-    }
-    for option, (value, remedy) in unsupported.items():
-        if value:
-            raise UserError(f"--launcher k8s has no {option}", why="Kubernetes has no such thing", remedy=remedy)
+    if plan.kubernetes.gang and (plan.batch.detach or plan.kubernetes.queue):
+        other = "--queue" if plan.kubernetes.queue else "--detach"
+        raise UserError(
+            f"--gang does not go together with {other}",
+            why="Kueue admits all pods or none by itself"
+            if plan.kubernetes.queue
+            else "this command waits until there is room for all pods",
+            remedy="leave --gang out" if plan.kubernetes.queue else "leave one of them out; or --queue NAME (of Kueue)",
+        )
     if plan.max_restarts and not plan.kubernetes.claim:
         raise UserError(
             "--max-restarts needs --volume-claim",

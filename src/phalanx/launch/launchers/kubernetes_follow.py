@@ -5,7 +5,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -69,6 +71,8 @@ class Follower:
             self.logs.follow(state)
             if state.over:
                 return self._end(state)
+            if left := state.unreachable(datetime.now(UTC)):
+                return self._leave(left)
             self._give_up(state)
             time.sleep(_LOOK_S)
 
@@ -97,12 +101,23 @@ class Follower:
             remedy="correct the image, the volume or the resources that are asked for, and launch again",
         )
 
+    def _leave(self, left: Sequence[PodState]) -> int:
+        """The rest of the job is on a node that does not answer: its pods cannot be seen to end."""
+        self.logs.close()
+        _say(self._console, f"job {self._job} has failed: the node of {left[0].where} does not answer")
+        names = " ".join(pod.name for pod in left)
+        _say(
+            self._console,
+            f"  it ends when that node is back; if it is lost for good: kubectl delete pod {names} --force",
+        )
+        return exit_code(None)
+
     def _end(self, state: JobState) -> int:
         self.logs.finish()
         if state.kind == "finished":
             _say(self._console, f"job {self._job} has finished")
             return 0
-        cause = self._history.cause()
+        cause = self._history.cause(state.detail)
         if state.kind == "gone":
             _say(self._console, f"job {self._job} was stopped and deleted; its pods have ended")
             return 128 + signal.SIGTERM

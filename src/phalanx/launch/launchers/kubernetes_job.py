@@ -8,6 +8,8 @@ from typing import Any
 
 from phalanx.errors import UserError
 from phalanx.launch.launchers.kubectl import Kubectl, KubectlError
+from phalanx.launch.launchers.kubernetes_gang import refuse_gang
+from phalanx.launch.launchers.kubernetes_quota import quota_room
 from phalanx.launch.launchers.kubernetes_state import JobState, PodState, job_state
 from phalanx.launch.launchers.manifests import Manifest, Pods, belongings, selector
 from phalanx.launch.launchers.scheduler import State
@@ -71,17 +73,24 @@ class KubernetesJob:
         return self.kubectl.argv("logs", pod.name, *(["-f"] if follow else []))
 
     def create(self, pods: Pods, job: Manifest) -> None:
-        """Create the Job, suspended, then what belongs to it; then let it go, unless a queue does that."""
+        """Create the Job, suspended, then what belongs to it."""
         kubectl = self.kubectl
         (made,) = kubectl.create("creating the Job", [{**job, "spec": {**job["spec"], "suspend": True}}])
         try:
             kubectl.create("creating what the pods need", belongings(pods, made["metadata"]["uid"]))
-            if not pods.options.queue:
-                go = ("job", self.name, "--type=merge", "-p", json.dumps({"spec": {"suspend": False}}))
-                kubectl.run("starting the Job", "patch", *go)
         except BaseException:  # also Ctrl-C: nothing of a job that did not start stays behind
-            kubectl.run("removing the Job", "delete", "job", self.name, "--cascade=background", "--wait=false")
+            self.remove()
             raise
+
+    def begin(self) -> None:
+        """Have it make its pods."""
+        go = ("job", self.name, "--type=merge", "-p", json.dumps({"spec": {"suspend": False}}))
+        self.kubectl.run("starting the Job", "patch", *go)
+
+    def remove(self) -> None:
+        """Delete a Job that has no pods."""
+        words = ("job", self.name, "--cascade=background", "--wait=false", "--ignore-not-found")
+        self.kubectl.run("removing the Job", "delete", *words)
 
     # As a scheduler's job: `phalanx status` and `stop` treat it as one.
 
@@ -119,8 +128,23 @@ def check(job: KubernetesJob, pods: Pods, manifest: Manifest) -> None:
                 why="pods would wait for it for ever",
                 remedy=f"kubectl get {kind} shows those that are there",
             )
+    if options.gang:
+        refuse_gang(kubectl)
+    _check_quotas(kubectl, pods, manifest)
     kubectl.create("creating what the pods need", belongings(pods), dry)
     _check_pod(kubectl, pods, manifest)
+
+
+def _check_quotas(kubectl: Kubectl, pods: Pods, manifest: Manifest) -> None:
+    """All pods together: the cluster itself would make some of them, and then no more."""
+    found = quota_room(manifest["spec"]["template"]["spec"], pods.count, kubectl.quotas())
+    waits = pods.options.gang or pods.options.queue
+    if found.ever < pods.count or (found.now < pods.count and not waits):
+        raise UserError(
+            f"the namespace has room for {found.now} of this job's {pods.count} pods",
+            why=found.why,
+            remedy="ask for less" + ("" if found.ever < pods.count else ", wait until others have ended, or --gang"),
+        )
 
 
 def _check_pod(kubectl: Kubectl, pods: Pods, manifest: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ class KubernetesOptions:
     queue: str | None = None  # of Kueue
     priority_class: str | None = None
     patch: str | None = None  # a file
+    gang: bool = False
     resume: str | None = None
 
 

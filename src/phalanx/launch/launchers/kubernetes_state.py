@@ -3,9 +3,11 @@
 Pure functions of the objects that `kubectl get -o json` prints.
 """
 
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from phalanx.errors import EXIT_OURS, EXIT_REFORM, EXIT_USER, UserError, parse_error
@@ -19,6 +21,9 @@ _HOPELESS = (
     *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
+_LOST = re.compile(r"^stopped at step [\d,]+: (.+?);? step .*$", re.MULTILINE)  # the last line of one that lost another
+_REMOVED = re.compile(r"[Pp]od \S+/(\S+) has condition DisruptionTarget")
+_OVERDUE_S = 15.0  # also for clocks that differ
 _EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 
 
@@ -49,6 +54,7 @@ class PodState:
     wait: str = ""
     hopeless: bool = False
     created: str = ""
+    ends_by: str = ""  # of one that is being ended: when its node ends it at the latest
 
     @property
     def running(self) -> bool:
@@ -85,6 +91,8 @@ class PodState:
             return f"was lost{because}"
         if self.error is not None and self.code in (EXIT_OURS, EXIT_USER, EXIT_REFORM):
             return f"ended with code {self.code}: {self.error.what}"
+        if self.code == EXIT_REFORM and (found := _LOST.findall(self.message)):
+            return f"has saved and ended with code {self.code}: {found[-1]}"
         if 128 < self.code < 128 + 65:
             number = self.code - 128
             name = signal.Signals(number).name if number in list(signal.Signals) else str(number)
@@ -111,11 +119,19 @@ class JobState:
     def running(self) -> int:
         return sum(pod.running for pod in self.pods)
 
+    def unreachable(self, now: datetime) -> list[PodState]:
+        """The pods that keep a job from ending, if their nodes should have ended all of them long ago."""
+        left = [pod for pod in self.pods if pod.code is None and pod.phase in ("Pending", "Running", "Unknown")]
+        overdue = all(
+            pod.ends_by and (now - datetime.fromisoformat(pod.ends_by)).total_seconds() > _OVERDUE_S for pod in left
+        )
+        return left if self.kind == "stopping" and overdue else []
+
     @property
     def text(self) -> str:
         """In a line."""
         if self.kind == "suspended":
-            return "suspended: it waits for its queue to admit it"
+            return f"suspended: {self.detail}"
         if self.kind == "waiting" or self.waits:
             reasons = "; ".join(f"{_listed(wait.pods)}: {wait.why}" if wait.pods else wait.why for wait in self.waits)
             return f"waiting for {self.count - self.running} of {self.count} pods" + (f": {reasons}" if reasons else "")
@@ -146,7 +162,9 @@ def job_state(job: Object | None, pods: Iterable[Object], events: Iterable[Objec
             alive = name == "FailureTarget" or int(status.get("active") or 0) > 0
             return replace(state, kind="stopping" if alive else "failed", detail=detail)
     if spec.get("suspend"):
-        return replace(state, kind="suspended")
+        queued = any(key.startswith("kueue.") for key in job["metadata"].get("labels", {}))
+        waits_for = "its queue to admit it" if queued else "its launcher, until there is room for all pods (--gang)"
+        return replace(state, kind="suspended", detail=f"it waits for {waits_for}")
     waits = _waits(job, known, events, count)
     begun = {pod.index for pod in known if pod.phase in ("Running", "Succeeded") or pod.code is not None}
     return replace(state, kind="running" if len(begun) >= count and not waits else "waiting", waits=waits)
@@ -187,6 +205,7 @@ def _pod(pod: Object, events: Sequence[Object]) -> PodState:
         "deletionTimestamp" in metadata,
         disrupted.get("message", "") if disrupted.get("status") == "True" else "",
         created=metadata.get("creationTimestamp", ""),
+        ends_by=metadata.get("deletionTimestamp", ""),
     )
     if "terminated" in now:
         end = now["terminated"]
@@ -255,22 +274,28 @@ class PodHistory:
             if name not in there and pod.code is None:
                 self._seen[name] = replace(pod, deleted=True)
 
-    def cause(self) -> PodState | None:
-        """The pod that most likely failed first. Pods that ended because of another one say so, and end later."""
+    def cause(self, detail: str = "") -> PodState | None:
+        """The pod that most likely failed first. Pods that ended because of another one say so, and end later.
+
+        `detail` is the Job's own reason. A pod that the cluster has removed may be gone before its end was seen.
+        """
+        removed = _REMOVED.search(detail)
+        if removed is not None and (pod := self._seen.get(removed[1])) is not None:
+            return replace(pod, disrupted=pod.disrupted or "the cluster removed it")
         failed = [pod for pod in self._seen.values() if pod.failed]
         return min(failed, key=_priority, default=None)
 
 
 def _priority(pod: PodState) -> tuple[int, str]:
-    """Killed before failed, before told to end; survivors last."""
+    """Killed before failed, before survivors that say whom they lost, before told to end; other survivors last."""
     if pod.reason == "OOMKilled" or pod.disrupted:
         rank = 0
     elif pod.code is None or (pod.code > 128 and pod.code != 128 + signal.SIGTERM):
         rank = 1
     elif pod.code in (EXIT_USER, EXIT_REFORM) and (pod.error is None or "--resume" in pod.error.remedy):
-        rank = 4  # it lost another one, or was asked to save and leave with it
+        rank = 3 if _LOST.search(pod.message) else 5  # or it was asked to save and leave with another one
     else:
-        rank = 3 if pod.code == 128 + signal.SIGTERM else 2
+        rank = 4 if pod.code == 128 + signal.SIGTERM else 2
     return rank, pod.ended
 
 

@@ -49,4 +49,4 @@ def start(plan: LaunchPlan, console: Console) -> int:
         return show_plan(plan, plan.hosts, shell, console)
     require(shell.program, "openmpi-bin")
     folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)
-    return supervise_over(plan.job(folder.path), plan.hosts, shell, console, python=plan.python, sync=plan.sync)
+    return supervise_over(plan.job(folder.path), plan.hosts, shell, console, python=plan.python)
