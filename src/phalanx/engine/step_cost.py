@@ -27,7 +27,8 @@ from phalanx.machine.precision import PRECISIONS
 from phalanx.machine.settings import DTYPES, Settings
 from phalanx.machine.timings import machine, read_timings, timings
 from phalanx.models.build import build_model
-from phalanx.native.build import PARALLEL_SOURCES, find_library
+from phalanx.native.build import find_library
+from phalanx.native.compiler import PARALLEL_SOURCES
 from phalanx.observe.progress import progress
 
 NAME = "precisions"  # of the cached times
