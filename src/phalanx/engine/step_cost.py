@@ -153,8 +153,8 @@ def _about(config: RunConfig, spec: ModelSpec) -> str:
 def _kernels() -> str:
     """The compiled code: another version may be faster in one of the precisions."""
     found = (find_library(name).handle for name in PARALLEL_SOURCES)
-    names = "".join(Path(handle._name).name for handle in found if handle is not None)
-    return hashlib.sha256(names.encode()).hexdigest()[:12]
+    code = b"".join(Path(handle._name).read_bytes() for handle in found if handle is not None)
+    return hashlib.sha256(code).hexdigest()[:12]
 
 
 @contextmanager
