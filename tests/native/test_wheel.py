@@ -103,3 +103,18 @@ def test_every_level_computes_the_same_bits(installed: Path, tmp_path: Path) -> 
         assert {name: result[name] for name in EXACT} == {name: first[name] for name in EXACT}
         assert result["winograd"] == result["norm"] == "within 1"
     assert len({result["jpeg_decode"] for result in found.values() if "jpeg_decode" in result}) <= 1
+
+
+def test_without_a_compiler_a_wheel_has_the_sources_only_and_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=without_compiler(tmp_path), capture_output=True, text=True, check=True)
+    assert (
+        "this wheel has no compiled code: none of the compilers cc, gcc, clang is installed"
+        in done.stdout + done.stderr
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "phalanx/native/winograd.c" in names
+    assert not any(name.endswith(".so") for name in names)

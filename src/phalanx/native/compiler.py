@@ -22,7 +22,7 @@ OPENMP_OF_CLANG = "openmp_of_clang.c"  # compiled into them; empty for gcc
 LINK = ("-shared", *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()))
 LIBRARIES = ("-lm",)
 COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 class NotBuilt(Exception):
