@@ -39,8 +39,8 @@ class Crowding:
 
     def _text(self, share: float) -> str:
         return (
-            f"other processes want the cores: {100 * share:.0f} % of the time one of the {self._threads} threads of this "
-            "run waited for a core, and the others for it. The run keeps its threads, since sums over others round "
-            "differently. On cores that stay busy, one thread may be faster (`phalanx bench threads` measures it): "
-            f"stop, and phalanx train --resume {self._run} machine.threads=1"
+            f"other processes want the cores: {100 * share:.0f} % of the time one of the {self._threads} threads of "
+            "this run waited for a core, and the others for it. The run keeps its threads, since sums over others "
+            "round differently. On cores that stay busy, one thread may be faster (`phalanx bench threads` measures "
+            f"it): stop, and phalanx train --resume {self._run} machine.threads=1"
         )
