@@ -54,6 +54,7 @@ def kernels() -> Iterator[tuple[str, Work]]:
     yield "gelu", lambda: _trained(F.gelu, maps)
     yield "cross-entropy", lambda: _trained(lambda x: F.cross_entropy(x, torch.arange(256)), _random(256, 1000))
     yield "norm of a large tensor, as clipping has it", lambda: [maps.norm()]
+    yield "sum of a large tensor", lambda: [maps.sum()]
 
 
 def _product(a: Tensor, b: Tensor) -> Work:

@@ -22,7 +22,10 @@ from phalanx.config.resolve import parse_override, resolve
 from phalanx.config.role import Role
 from phalanx.engine import precision
 from phalanx.errors import UserError
+from phalanx.machine import settings as machine_settings
+from phalanx.machine.cores import cores
 from phalanx.machine.job_settings import JOB_WIDE
+from phalanx.machine.settings import WORTH_THREADS
 from phalanx.roles.request import Request
 from phalanx.roles.run import run
 from phalanx.runs import checkpoint
@@ -247,6 +250,21 @@ def test_what_auto_settled_is_written_down_and_kept(tmp_path: Path, monkeypatch:
     said = train(out, "train.length=10st", "machine.precision=auto", resume=True)
     assert ", bf16 (AMX present; " in said
     assert machine()["precision"] == "bf16"
+
+
+@pytest.mark.parametrize("worth", [WORTH_THREADS, 0.0], ids=["few", "all"])
+def test_a_resumed_run_has_the_threads_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: float
+) -> None:
+    """Also one that began before small steps had one thread."""
+    quick = ["model.name=mlp", *LEAN, "machine.threads=auto", "train.batch_size=8"]
+    with monkeypatch.context() as before:
+        before.setattr(machine_settings, "WORTH_THREADS", worth)
+        train(tmp_path / "run", *quick, "train.length=1st")
+    train(tmp_path / "run", "train.length=2st", resume=True)
+    began, resumed = [record for record in read_events(tmp_path / "run") if record["kind"] == "start"]
+    assert resumed["decisions"]["threads"] == began["decisions"]["threads"]
+    assert (cores() == 1) or (began["decisions"]["threads"].startswith("1 ") == (worth > 0))
 
 
 @pytest.mark.usefixtures("own_cache")

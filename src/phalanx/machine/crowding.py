@@ -7,7 +7,7 @@ from pathlib import Path
 from phalanx.machine.contention import core_waits
 
 WINDOW_S = 10.0
-CROWDED = 0.5  # share of a window that the threads waited for a core, on average
+CROWDED = 0.5  # share of a window that one thread or another waited for a core
 
 
 class Crowding:
@@ -31,16 +31,16 @@ class Crowding:
             return ""
         after = dict(self._waits())
         waited = sum(max(0.0, seconds - self._before.get(task, 0.0)) for task, seconds in after.items())
-        share = min(1.0, waited / (now - self._since) / self._threads)
+        share = min(1.0, waited / (now - self._since))
         self._before, self._since = after, now
         self._in_a_row = self._in_a_row + 1 if share > CROWDED else 0
         self._told = self._in_a_row == 2
         return self._text(share) if self._told else ""
 
     def _text(self, share: float) -> str:
-        waited = f"the {self._threads} threads of this run waited {100 * share:.0f} % of the time for one"
         return (
-            f"other processes want the cores: {waited}, and each operation ends with the last of them. The run keeps "
-            "its threads, since sums over others round differently. On cores that stay busy, one thread may be faster "
-            f"(`phalanx bench threads` measures it): stop, and phalanx train --resume {self._run} machine.threads=1"
+            f"other processes want the cores: {100 * share:.0f} % of the time one of the {self._threads} threads of "
+            "this run waited for a core, and the others for it. The run keeps its threads, since sums over others "
+            "round differently. On cores that stay busy, one thread may be faster (`phalanx bench threads` measures "
+            f"it): stop, and phalanx train --resume {self._run} machine.threads=1"
         )

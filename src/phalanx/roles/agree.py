@@ -22,6 +22,7 @@ from phalanx.exchange.rendezvous import Rendezvous, make_rendezvous
 from phalanx.machine.job_settings import JobSettings, MachineReport, choose_for_job, refuse_unable, report_machine
 from phalanx.machine.settings import Settings, settings_for
 from phalanx.roles.request import Request
+from phalanx.runs.events import EVENTS_FILE, Start, read_events
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def agree(request: Request, role: Role) -> Agreed:
         config = with_digests(config, teachers)
         teachers = without_models(config.distill, teachers)
     if settings.device.type == "cpu":
-        settings = settings.for_work(count_work(config, spec).flops)
+        settings = _for_work(settings, count_work(config, spec).flops, request)
         settings.apply()
     request = replace(request, resolved=request.resolved.with_config(config))
     return Agreed(
@@ -92,6 +93,16 @@ def agree(request: Request, role: Role) -> Agreed:
         unlabeled=unlabeled,
         notes=notes,
     )
+
+
+def _for_work(settings: Settings, flops: float | None, request: Request) -> Settings:
+    """The settings with the threads for a micro-batch. A run that began with one a core, of as many, keeps them."""
+    fewer = settings.for_work(flops)
+    if fewer is settings or request.resume is None or not (request.resume.path / EVENTS_FILE).exists():
+        return fewer
+    starts = [record for record in read_events(request.resume.path) if record["kind"] == Start.kind]
+    began = starts[-1]["decisions"].get("threads") if starts else None
+    return settings if began == str(settings.decisions["threads"]) else fewer
 
 
 def _cut_to_fit(
