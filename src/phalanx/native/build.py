@@ -30,7 +30,7 @@ LIBRARIES = ("-lm",)
 # Code of a training step may use fused multiply-add, and shares PyTorch's threads: it is compiled for OpenMP but linked
 # without it, so it uses the OpenMP library that PyTorch has loaded, and starts no second team of threads.
 PARALLEL = ("-ffp-contract=fast", "-fopenmp")
-PARALLEL_SOURCES = ("norm", "winograd")
+PARALLEL_SOURCES = ("conv_bf16", "norm", "winograd")
 COMPILERS = {".c": ("CC", ("cc", "gcc", "clang")), ".cpp": ("CXX", ("c++", "g++", "clang++"))}
 SWITCH = "PHALANX_NATIVE"  # 0 turns all native code off
 TIMEOUT_S = 120
