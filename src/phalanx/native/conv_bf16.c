@@ -4,17 +4,18 @@
 
    AVX512-BF16 multiplies pairs of values and adds both products to a float32. The pairs here are the same pixel of two
    images: so the values are laid out once, and a tap, a stride and an edge only change which pairs are read. Pixels are
-   channels_last. Each sum is made by one thread, pixel after pixel, so the number of threads does not change a result. */
+   channels_last. Each sum is made by one thread, pixel after pixel: the number of threads does not change a result. */
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BW__)
 #include <immintrin.h>
 #endif
 
 enum { ROWS = 8, PANEL = 32 };   /* output and input channels of a product */
+enum { LEFT = 16 };              /* output channels that are laid out side by side: a line of the cache */
 enum { TOGETHER = 1 << 19 };     /* pairs that are laid out at a time: 2 MB stay in the cache */
 
 typedef struct {
@@ -39,14 +40,32 @@ static inline __attribute__((always_inline)) void join(const uint16_t *restrict 
     for (int64_t i = 0; i < count; i++) to[i] = one[i] | (uint32_t)other[i] << 16;
 }
 
-/* A pixel's channels in two images, to panels of `panel` channels each. */
-static inline __attribute__((always_inline)) void join_pixel(const uint16_t *one, const uint16_t *other, int64_t channels,
-                                                             uint32_t *to, int64_t apart, const int64_t panel) {
+/* The same for 32 values; the second half goes to `second`. */
+static inline __attribute__((always_inline)) void join_32(const uint16_t *one, const uint16_t *other, uint32_t *first,
+                                                          uint32_t *second) {
+#if defined(__AVX512BW__)
+    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                         5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    __m512i a = _mm512_loadu_si512(one), b = _mm512_loadu_si512(other);
+    _mm512_storeu_si512(first, _mm512_permutex2var_epi16(a, low, b));
+    _mm512_storeu_si512(second, _mm512_permutex2var_epi16(a, high, b));
+#else
+    join(one, other, first, 16), join(one + 16, other + 16, second, 16);
+#endif
+}
+
+/* A pixel's channels in two images, to panels of 16 or 32 channels each, the last filled up with zeros. */
+static inline __attribute__((always_inline)) void join_pixel(const uint16_t *one, const uint16_t *other,
+                                                             int64_t channels, uint32_t *to, int64_t apart,
+                                                             const int64_t panel) {
+    const int64_t second = panel == 32 ? 16 : apart, further = panel == 32 ? apart : 2 * apart;
     int64_t c = 0;
-    for (; c + panel <= channels; c += panel, to += apart) join(one + c, other + c, to, panel);
-    if (c < channels) {
+    for (; c + 32 <= channels; c += 32, to += further) join_32(one + c, other + c, to, to + second);
+    for (; c < channels; c += panel, to += apart) {
+        int64_t some = least(panel, channels - c);
         memset(to, 0, (size_t)panel * sizeof(uint32_t));
-        join(one + c, other + c, to, channels - c);
+        join(one + c, other + c, to, some);
     }
 }
 
@@ -74,14 +93,15 @@ static void join_gradient(const Convolution *v, const Chunk *k, const uint16_t *
     int64_t image = 2 * (k->first + number / k->rows), y = k->row + number % k->rows;
     int64_t line = v->out_width * v->outer, size = v->out_height * line;
     const uint16_t *one = grad + image * size + y * line, *other = one + size;
-    to += number * v->out_width * ROWS;
-    for (int64_t i = 0; i < v->out_width; i++, to += ROWS)
-        join_pixel(one + i * v->outer, image + 1 < v->images ? other + i * v->outer : zeros, v->outer, to, k->grad_apart,
-                   ROWS);
+    to += number * v->out_width * LEFT;
+    for (int64_t i = 0; i < v->out_width; i++, to += LEFT)
+        join_pixel(one + i * v->outer, image + 1 < v->images ? other + i * v->outer : zeros, v->outer, to,
+                   k->grad_apart, LEFT);
 }
 
 /* sums[ROWS][PANEL] (+)= Σ grad · x over the chunk's pixels, of one tap. */
-static void product(const Convolution *v, const Chunk *k, const uint32_t *grad, const uint32_t *x, float *sums, int add) {
+static void product(const Convolution *v, const Chunk *k, const uint32_t *grad, const uint32_t *x, float *sums,
+                    int add) {
     int64_t step = v->stride * PANEL;
 #if defined(__AVX512BF16__)
     __m512 sum[ROWS][2];
@@ -96,7 +116,7 @@ static void product(const Convolution *v, const Chunk *k, const uint32_t *grad, 
     for (int64_t pair = 0; pair < k->pairs; pair++)
         for (int64_t row = 0; row < k->rows; row++) {
             const uint32_t *at = x + (pair * k->x_rows + row * v->stride) * k->x_width * PANEL;
-            for (int64_t i = 0; i < v->out_width; i++, at += step, grad += ROWS) {
+            for (int64_t i = 0; i < v->out_width; i++, at += step, grad += LEFT) {
 #if defined(__AVX512BF16__)
                 __m512bh left = (__m512bh)_mm512_loadu_si512(at), right = (__m512bh)_mm512_loadu_si512(at + 16);
                 for (int r = 0; r < ROWS; r++) {
@@ -129,7 +149,7 @@ static void product(const Convolution *v, const Chunk *k, const uint32_t *grad, 
 
 /* The rows of the largest chunk, and its pairs of images: several whole ones, or a part of one. */
 static Chunk largest_chunk(const Convolution *v) {
-    int64_t channels = up(v->inner, PANEL) * v->stride * v->stride + up(v->outer, ROWS);
+    int64_t channels = up(v->inner, PANEL) * v->stride * v->stride + up(v->outer, LEFT);
     int64_t rows = TOGETHER / (channels * v->out_width), pairs = (v->images + 1) / 2;
     Chunk k = {0};
     k.pairs = rows < v->out_height ? 1 : least(pairs, rows / v->out_height);
@@ -140,7 +160,7 @@ static Chunk largest_chunk(const Convolution *v) {
     k.x_width = (v->out_width - 1) * v->stride + v->kernel_width;
     /* Not a multiple of the page: else the panels would share a few lines of the innermost cache. */
     k.x_apart = up(k.pairs * k.x_rows * k.x_width * PANEL, 1024) + 64;
-    k.grad_apart = up(k.pairs * k.rows * v->out_width * ROWS, 1024) + 16;
+    k.grad_apart = up(k.pairs * k.rows * v->out_width * LEFT, 1024) + 16;
     return k;
 }
 
@@ -166,7 +186,8 @@ static void add_up(const Convolution *v, const uint16_t *x, const uint16_t *grad
                 for (int64_t o = 0; o < panels; o++)
                     for (int64_t tap = 0; tap < taps; tap++) {
                         int64_t shift = tap / v->kernel_width * k.x_width + tap % v->kernel_width;
-                        product(v, &k, grad_to + o * k.grad_apart, x_to + c * k.x_apart + shift * PANEL,
+                        const uint32_t *left = grad_to + o * ROWS / LEFT * k.grad_apart + o * ROWS % LEFT;
+                        product(v, &k, left, x_to + c * k.x_apart + shift * PANEL,
                                 sums + ((o * x_panels + c) * taps + tap) * ROWS * PANEL, add);
                     }
         }
@@ -199,7 +220,7 @@ int bf16_weight(const uint16_t *x, const uint16_t *grad, float *to, int64_t imag
     uint16_t *zeros = calloc((size_t)(inner > outer ? inner : outer), sizeof(uint16_t));
     void *memory[3] = {NULL, NULL, NULL};
     int failed = !zeros || posix_memalign(memory, 64, (size_t)(x_panels * k.x_apart) * sizeof(uint32_t)) ||
-                 posix_memalign(memory + 1, 64, (size_t)(panels * k.grad_apart) * sizeof(uint32_t)) ||
+                 posix_memalign(memory + 1, 64, (size_t)(up(outer, LEFT) / LEFT * k.grad_apart) * sizeof(uint32_t)) ||
                  posix_memalign(memory + 2, 64, (size_t)all * sizeof(float));
     if (!failed) {
 #pragma omp parallel num_threads(threads)
