@@ -65,12 +65,10 @@ def test_it_is_the_gradient_as_exact_as_pytorchs(
     assert all(torch.equal(results[0], each) for each in results)  # whoever shares the work
 
 
-def test_it_is_for_bf16_on_cpus_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_for_no_other_convolutions() -> None:
     weight, shape = torch.zeros(16, 16, 3, 3, dtype=torch.bfloat16), Shape((1, 1), (1, 1))
-    for cpu, has in (("avx512-bf16", True), ("avx512", False), ("avx2", False)):
-        monkeypatch.setenv("PHALANX_CPU", cpu)
-        assert ("pairs" in algorithms_for(weight, shape)["weight"]) == has
-    monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
+    assert "pairs" in algorithms_for(weight, shape)["weight"]
+    assert "pairs" not in algorithms_for(weight, shape, native=False)["weight"]
     for other, how in (
         (weight.float(), shape),
         (weight[:, :3], shape),
@@ -81,8 +79,7 @@ def test_it_is_for_bf16_on_cpus_that_have_it(monkeypatch: pytest.MonkeyPatch) ->
         assert "pairs" not in algorithms_for(other, how)["weight"]
 
 
-def test_a_convolution_trains_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
+def test_a_convolution_trains_with_it() -> None:
     torch.manual_seed(0)
     plain = nn.Conv2d(16, 24, 3, 2, 1).to(memory_format=torch.channels_last)
     tuned, x = copy.deepcopy(plain), images(5, 16, 9, 8).float()

@@ -2,9 +2,10 @@
 
        weight'[out][tap][in] = Σ over images and output pixels of  gradient[pixel][out] · x[pixel at the tap][in]
 
-   AVX512-BF16 multiplies pairs of values and adds both products to a float32. The pairs here are the same pixel of two
-   images: so the values are laid out once, and a tap, a stride and an edge only change which pairs are read. Pixels are
-   channels_last. Each sum is made by one thread, pixel after pixel: the number of threads does not change a result. */
+   AVX512-BF16 multiplies pairs of values and adds both products to a float32; other CPUs do so in several steps. The
+   pairs here are the same pixel of two images: so the values are laid out once, and a tap, a stride and an edge only
+   change which pairs are read. Pixels are channels_last. Each sum is made by one thread, pixel after pixel: the number
+   of threads does not change a result. */
 
 #include <stdint.h>
 #include <stdlib.h>
