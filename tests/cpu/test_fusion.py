@@ -81,6 +81,20 @@ def test_it_is_what_pytorch_does(count: int, channels: int, size: int, act: str 
         assert all(torch.equal(*pair) for pair in zip(got, results[0], strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("act", ["silu", "relu"])
+def test_what_is_written_past_the_cache_is_the_same(act: str, dtype: torch.dtype) -> None:
+    """With relu something is added, so large that rounding takes no value to the other side of the relu."""
+    norm, x = norm_of(64), images(2 if dtype == torch.float32 else 4, 64, 112).to(dtype)
+    added = torch.where(x.flip(0) > 0, 10, -10).to(dtype, memory_format=torch.channels_last) if act == "relu" else None
+    given = (x.float(), None if added is None else added.float())
+    rounding = 1e-4 if dtype == torch.float32 else 2e-2
+    for mine, theirs in zip(trained(norm, x, added, act, normalize), trained(norm, *given, act, plain), strict=True):
+        torch.testing.assert_close(
+            mine.to(theirs.dtype), theirs, rtol=rounding, atol=rounding * float(theirs.abs().max())
+        )
+
+
 @pytest.mark.parametrize("act", ACTIVATIONS)
 def test_activations_are_exact_over_their_whole_range(act: str) -> None:
     norm = ShiftNorm(1)

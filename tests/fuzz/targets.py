@@ -169,6 +169,18 @@ def winograd(data: bytes) -> None:
     library.winograd_weight(_at(x), _at(y), _at(gradient), *sizes, 2)
 
 
+def conv_bf16(data: bytes) -> None:
+    library, random = loaded("conv_bf16"), Random(crc32(data))
+    images, inner, outer, stride = (random.randint(1, most) for most in (5, 80, 80, 3))
+    kernel, pad = [random.randint(1, 3) for _ in range(2)], random.randrange(3)
+    size = [random.randint(each, each + 11) for each in kernel]
+    made = [(long + 2 * pad - each) // stride + 1 for long, each in zip(size, kernel, strict=True)]
+    x, grad = np.ones((images, *size, inner), np.uint16), np.ones((images, *made, outer), np.uint16)
+    gradient = np.ones((outer, *kernel, inner), np.float32)
+    sizes = [ctypes.c_int64(each) for each in (images, *size, inner, outer, *kernel, stride, pad)]
+    library.bf16_weight(_at(x), _at(grad), _at(gradient), *sizes, 2)
+
+
 def _at(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(address(array))
 
@@ -185,5 +197,6 @@ TARGETS = {
     "top_k": Target("top_k", top_k, lambda: _files("top_k"), 1),
     "norm": Target("norm", norm, lambda: _files("norm"), 1),
     "winograd": Target("winograd", winograd, lambda: _files("winograd"), 1),
+    "conv_bf16": Target("conv_bf16", conv_bf16, lambda: _files("conv_bf16"), 1),
 }
 FAULTY = {"overrun": Target("top_k", overrun, some_bytes, 1)}

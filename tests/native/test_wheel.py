@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dev.wheel_hook import glibc_versions
 
+from phalanx.native.build import shipped_library, shipped_name
 from phalanx.native.compiler import sources
 from phalanx.native.levels import LEVELS, runnable_levels
 from tests.native.wheels import EXACT, compile_program, computed
@@ -58,12 +59,15 @@ def without_compiler(folder: Path) -> dict[str, str]:
 @needs_gcc
 def test_a_wheel_has_each_source_for_each_level_and_names_the_glibc_they_need(wheel: Path, tmp_path: Path) -> None:
     here = os.uname().machine
-    levels = [level.name for level in LEVELS if level.machine == here and not level.macro]
+    levels = [level for level in LEVELS if level.machine == here]
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.startswith("phalanx/native/compiled/")]
         archive.extractall(tmp_path, names)
     assert sorted(Path(name).name for name in names) == sorted(
-        f"{source.stem}.{level}.so" for source in sources() for level in levels
+        shipped_name(source.stem, level.name)
+        for source in sources()
+        for level in levels
+        if level.macro in source.read_text(encoding="utf-8")
     )
     needed = max(version for name in names for version in glibc_versions(tmp_path / name))
     interpreter, abi, platform = wheel.stem.split("-")[-3:]
@@ -84,10 +88,14 @@ def test_an_installed_wheel_needs_no_compiler_for_the_fast_path(installed: Path,
     assert done.returncode == 0, done.stderr
     where, native = done.stdout.splitlines()[:2]
     assert where == str(installed / "phalanx" / "__init__.py")
-    best = next(level.name for level in runnable_levels() if not level.macro)
     folder = installed / "phalanx" / "native" / "compiled"
-    names = ", ".join(source.stem for source in sources())
-    assert f"status='ok', detail='{best} of the wheel, in {folder}: {names}'" in native
+    by_level: dict[str, list[str]] = {}
+    for source in sources():
+        library = shipped_library(source.stem, folder)
+        assert library is not None
+        by_level.setdefault(library.name.split(".")[1], []).append(source.stem)
+    expected = "; ".join(f"{level} of the wheel, in {folder}: {', '.join(names)}" for level, names in by_level.items())
+    assert f"status='ok', detail='{expected}'" in native
     assert "fast_path: native" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
     assert not (tmp_path / "cache" / "phalanx" / "native").exists()
 

@@ -2,7 +2,8 @@
 
 oneDNN's weight gradients reach half the rate of a matrix product for many shapes. Where a matrix product is faster, it
 is used: of im2col columns for weight gradients, and directly for 1×1 convolutions. 3×3 convolutions in float32 can also
-use Winograd's algorithm, which needs a quarter of the multiplications. Results agree within rounding. `tuning.py` times
+use Winograd's algorithm, which needs a quarter of the multiplications, and bf16 has a weight gradient of its own
+(pairs.py). Results agree within rounding. `tuning.py` times
 the algorithms before the first step, and all workers of a job use the first worker's choice. Evaluation uses the same
 forward algorithm as training. Exported models are plain Conv2d.
 """
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from phalanx.cpu import winograd
+from phalanx.cpu import pairs, winograd
 
 _FEW_CHANNELS = 12  # 3, 4 and 5 were seen to fail, 12 was not
 _COLUMN_VALUES = 2**21  # values laid out at a time: 8 MB stay in the cache, and so does their product
@@ -26,7 +27,7 @@ class ConvAlgorithms(NamedTuple):
 
     output: str = "convolution"  # or product, winograd
     data: str = "convolution"  # or product, winograd
-    weight: str = "convolution"  # or columns, winograd
+    weight: str = "convolution"  # or columns, winograd, pairs
 
 
 class Shape(NamedTuple):
@@ -54,6 +55,8 @@ def algorithms_for(weight: Tensor, shape: Shape, *, native: bool = True) -> dict
     if native and winograd.fits(weight, *shape):
         for each in algorithms.values():
             each.append("winograd")
+    if native and pairs.fits(weight, *shape):
+        algorithms["weight"].append("pairs")
     return algorithms
 
 
@@ -74,7 +77,7 @@ def output(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, algorit
 def gradients(
     grad: Tensor, x: Tensor, weight: Tensor, shape: Shape, algorithms: ConvAlgorithms, needed: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of (input, weight), where `needed`. All tensors are channels_last."""
+    """Gradients of (input, weight), where `needed`. All tensors are channels_last. Pairs give a float32 gradient."""
     of_x = of_weight = None
     plain = [needed[0] and algorithms.data == "convolution", needed[1] and algorithms.weight == "convolution", False]
     if any(plain):
@@ -89,6 +92,9 @@ def gradients(
         of_weight = _weight_by_columns(grad, x, weight, shape)
     elif needed[1] and algorithms.weight == "winograd":
         of_weight = winograd.weight_gradient(grad, x, shape.padding[0])
+    elif needed[1] and algorithms.weight == "pairs":
+        height, width = weight.shape[2:]
+        of_weight = pairs.weight_gradient(grad, x, (height, width), shape.stride[0], shape.padding[0])
     return of_x, of_weight
 
 
@@ -116,13 +122,16 @@ def _weight_by_columns(grad: Tensor, x: Tensor, weight: Tensor, shape: Shape) ->
 
 
 class _Convolve(torch.autograd.Function):
+    """A convolution in the dtype of its input. Gradients of parameters go back in theirs, without a step between."""
+
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, algorithms: ConvAlgorithms
     ) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.shape, ctx.algorithms = shape, algorithms
-        return output(x, weight, bias, shape, algorithms)
+        used = weight.to(x.dtype)
+        ctx.save_for_backward(x, used)
+        ctx.shape, ctx.algorithms, ctx.dtype = shape, algorithms, weight.dtype
+        return output(x, used, None if bias is None else bias.to(x.dtype), shape, algorithms)
 
     @staticmethod
     @once_differentiable
@@ -130,7 +139,8 @@ class _Convolve(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         grad = grad.contiguous(memory_format=torch.channels_last)
         of_x, of_weight = gradients(grad, x, weight, ctx.shape, ctx.algorithms, ctx.needs_input_grad[:2])
-        return of_x, of_weight, grad.sum((0, 2, 3)) if ctx.needs_input_grad[2] else None, None, None
+        of_weight = None if of_weight is None else of_weight.to(ctx.dtype)
+        return of_x, of_weight, grad.sum((0, 2, 3)).to(ctx.dtype) if ctx.needs_input_grad[2] else None, None, None
 
 
 class TunedConv2d(nn.Conv2d):
@@ -159,12 +169,11 @@ class TunedConv2d(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         if not input.is_contiguous(memory_format=torch.channels_last):
             return super().forward(input)
-        x, weight, bias = self._as_computed(input)
-        shape = self.shape
-        if not _sound(x, weight, shape):
+        x, shape = self._as_computed(input), self.shape
+        if not _sound(x, self.weight, shape):
             return super().forward(input)  # raises the error with its reason
         if not torch.is_grad_enabled():
-            known = self.known
+            known, weight = self.known, self.weight.to(x.dtype)
             algorithms = known.get(size_of(x)) or next(reversed(known.values()), None)
             if (
                 algorithms is None
@@ -172,31 +181,28 @@ class TunedConv2d(nn.Conv2d):
             ):
                 return super().forward(input)
             with torch.autocast("cpu", enabled=False):
-                return output(x, weight, bias, shape, algorithms)
-        algorithms = self._algorithms_for(x, weight, shape)
+                return output(x, weight, None if self.bias is None else self.bias.to(x.dtype), shape, algorithms)
+        algorithms = self._algorithms_for(x, shape)
         if algorithms == PLAIN:
             return super().forward(input)
         with torch.autocast("cpu", enabled=False):
-            return cast(Tensor, _Convolve.apply(x, weight, bias, shape, algorithms))
+            return cast(Tensor, _Convolve.apply(x, self.weight, self.bias, shape, algorithms))
 
     @property
     def shape(self) -> Shape:
         return Shape(*(cast(tuple[int, int], tuple(each)) for each in (self.stride, self.padding)))
 
-    def _as_computed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Input, weight and bias in the dtype of autocast."""
-        if not torch.is_autocast_enabled("cpu"):
-            return x, self.weight, self.bias
-        dtype = torch.get_autocast_dtype("cpu")
-        return x.to(dtype), self.weight.to(dtype), None if self.bias is None else self.bias.to(dtype)
+    def _as_computed(self, x: Tensor) -> Tensor:
+        """The input in the dtype that parameters are cast to: that of autocast, or else their own."""
+        return x.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else x
 
     def choose(self, input: Tensor) -> None:
         """Choose algorithms for this input now."""
-        x, weight, _ = self._as_computed(input)
-        if input.is_contiguous(memory_format=torch.channels_last) and _sound(x, weight, self.shape):
-            self._algorithms_for(x, weight, self.shape)
+        x = self._as_computed(input)
+        if input.is_contiguous(memory_format=torch.channels_last) and _sound(x, self.weight, self.shape):
+            self._algorithms_for(x, self.shape)
 
-    def _algorithms_for(self, x: Tensor, weight: Tensor, shape: Shape) -> ConvAlgorithms:
+    def _algorithms_for(self, x: Tensor, shape: Shape) -> ConvAlgorithms:
         size, (old, samples, dtype) = size_of(x), self.chosen_for
         kept = self.kept.get(size)
         if self.algorithms is None or (size, x.dtype) != (old, dtype) or (kept is None and len(x) >= 2 * samples):
@@ -205,7 +211,7 @@ class TunedConv2d(nn.Conv2d):
             if size != old:
                 self.kept = self.known
             self.algorithms = choose_algorithms(
-                x.detach(), weight.detach(), shape, kept, native=self.native, may_time=not self.agreed
+                x.detach(), self.weight.detach().to(x.dtype), shape, kept, native=self.native, may_time=not self.agreed
             )
             self.chosen_for = size, len(x), x.dtype
         return self.algorithms
@@ -222,7 +228,7 @@ def _sound(x: Tensor, weight: Tensor, shape: Shape) -> bool:
     return (
         x.dim() == 4
         and len(x) > 0
-        and x.dtype == weight.dtype
+        and (x.dtype == weight.dtype or torch.is_autocast_enabled("cpu"))
         and x.device == weight.device
         and x.shape[1] == weight.shape[1]
         and all(length + 2 * padding >= kernel for length, padding, kernel in lengths)

@@ -15,7 +15,7 @@ from pathlib import Path
 FLAGS = ("-O3", "-fno-trapping-math", "-ffp-contract=off", "-fPIC")
 # Code of a training step may use fused multiply-add, and shares PyTorch's threads: it is compiled for OpenMP but linked
 # without it, so it uses the OpenMP library that PyTorch has loaded, and starts no second team of threads.
-PARALLEL_SOURCES = ("norm", "winograd")
+PARALLEL_SOURCES = ("conv_bf16", "norm", "winograd")
 # Apple's clang takes the option only so.
 PARALLEL = ("-ffp-contract=fast", *(("-Xclang",) if sys.platform == "darwin" else ()), "-fopenmp")
 OPENMP_OF_CLANG = "openmp_of_clang.c"  # compiled into them; empty for gcc

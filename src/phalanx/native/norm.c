@@ -1,14 +1,51 @@
 /* Batch norm in training with what follows it: an addition, an activation. Each pass over the values does all it can.
 
    Pixels are rows of `channels` values (channels_last), float32 or bf16; sums are float32 within a part of the rows and
-   double beyond, always over the same parts, so that the number of threads does not change a result. */
+   double beyond, always over the same parts, so that the number of threads does not change a result.
+
+   Tensors larger than the cache are written past it: else the memory's old content would be read first. */
 
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 enum { MAX_PARTS = 64, LEAST_ROWS = 128, TOGETHER = 4 };
+enum { LINE = 64, BUFFER = 8192, LARGE = 6 << 20 }; /* bytes */
+
+/* Whether rows of so many bytes, `bytes` in all, are to be written past the cache. */
+static inline int passes_cache(const void *to, int64_t bytes, int64_t row) {
+#if defined(__AVX__)
+    return bytes >= LARGE && row <= BUFFER && row % LINE == 0 && (uintptr_t)to % LINE == 0;
+#else
+    (void)to, (void)bytes, (void)row;
+    return 0;
+#endif
+}
+
+/* Whole lines, written past the cache. */
+static inline void pass_cache(void *to, const void *from, int64_t bytes) {
+#if defined(__AVX512F__)
+    for (int64_t i = 0; i < bytes; i += LINE)
+        _mm512_stream_si512((__m512i *)((char *)to + i), _mm512_load_si512((const char *)from + i));
+#elif defined(__AVX__)
+    for (int64_t i = 0; i < bytes; i += LINE / 2)
+        _mm256_stream_si256((__m256i *)((char *)to + i), _mm256_load_si256((const __m256i *)((const char *)from + i)));
+#else
+    memcpy(to, from, (size_t)bytes);
+#endif
+}
+
+/* Other threads see what was written past the cache before they see anything later. */
+static inline void settle(void) {
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
 
 static inline int64_t parts_of(int64_t rows) {
     int64_t parts = rows / LEAST_ROWS;

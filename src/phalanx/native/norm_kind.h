@@ -19,16 +19,23 @@ static void NAMED(sum_rows)(const VALUE *restrict x, int64_t rows, int64_t chann
         }
 }
 
-ALWAYS void NAMED(write_rows)(int act, const VALUE *restrict x, const VALUE *restrict added, int64_t rows,
-                              int64_t channels, const float *restrict scale, const float *restrict shift,
-                              VALUE *restrict y) {
+ALWAYS void NAMED(write_row)(int act, const VALUE *restrict x, const VALUE *restrict added, int64_t channels,
+                             const float *restrict scale, const float *restrict shift, VALUE *restrict y) {
+    for (int64_t c = 0; c < channels; c++) {
+        float value = FROM(x[c]) * scale[c] + shift[c];
+        y[c] = TO(activated(act, added ? value + FROM(added[c]) : value));
+    }
+}
+
+ALWAYS void NAMED(write_rows)(int act, const VALUE *x, const VALUE *added, int64_t rows, int64_t channels,
+                              const float *scale, const float *shift, VALUE *y, int past) {
+    _Alignas(LINE) VALUE row[BUFFER / sizeof(VALUE)];
     for (int64_t r = 0; r < rows; r++, x += channels, y += channels) {
-        for (int64_t c = 0; c < channels; c++) {
-            float value = FROM(x[c]) * scale[c] + shift[c];
-            y[c] = TO(activated(act, added ? value + FROM(added[c]) : value));
-        }
+        NAMED(write_row)(act, x, added, channels, scale, shift, past ? row : y);
+        if (past) pass_cache(y, row, channels * (int64_t)sizeof(VALUE));
         if (added) added += channels;
     }
+    if (past) settle();
 }
 
 /* y = act((x − mean) / deviation · weight + bias + added), as far as asked for; `variance` is that of the rows.
@@ -36,7 +43,8 @@ ALWAYS void NAMED(write_rows)(int act, const VALUE *restrict x, const VALUE *res
 int NAMED(norm_forward)(const VALUE *x, const VALUE *added, const float *weight, const float *bias, float epsilon,
                         int act, int64_t rows, int64_t channels, VALUE *y, float *mean, float *variance,
                         float *inverse, int threads) {
-    int64_t parts = parts_of(rows);
+    int64_t parts = parts_of(rows), row = channels * (int64_t)sizeof(VALUE);
+    int past = passes_cache(y, rows * row, row);
     float *sums = calloc((size_t)(parts * 2 + 3) * channels, sizeof(float));
     if (!sums) return -1;
     float *around = sums + parts * 2 * channels, *scale = around + channels, *shift = scale + channels;
@@ -64,8 +72,8 @@ int NAMED(norm_forward)(const VALUE *x, const VALUE *added, const float *weight,
         for (int64_t part = 0; part < parts; part++) {
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts, at = begin * channels;
 #define WRITE(act)                                                                                                     \
-    if (added) NAMED(write_rows)(act, x + at, added + at, end - begin, channels, scale, shift, y + at);                \
-    else NAMED(write_rows)(act, x + at, NULL, end - begin, channels, scale, shift, y + at)
+    if (added) NAMED(write_rows)(act, x + at, added + at, end - begin, channels, scale, shift, y + at, past);          \
+    else NAMED(write_rows)(act, x + at, NULL, end - begin, channels, scale, shift, y + at, past)
             FOR_ACT(WRITE)
 #undef WRITE
         }
@@ -74,13 +82,13 @@ int NAMED(norm_forward)(const VALUE *x, const VALUE *added, const float *weight,
     return 0;
 }
 
-/* The gradient that passes the activation: computed again, or, of a relu that something was added before, read. */
-#define PASSED passed(act, FROM(grad[c]), y ? FROM(y[c]) : FROM(x[c]) * scale[c] + shift[c])
+/* The gradient that passes the activation, which is computed again. */
+#define PASSED passed(act, FROM(grad[c]), FROM(x[c]) * scale[c] + shift[c])
 
-ALWAYS void NAMED(sum_grads)(int act, const VALUE *restrict grad, const VALUE *restrict x, const VALUE *restrict y,
-                             int64_t rows, int64_t channels, const float *restrict mean, const float *restrict scale,
+ALWAYS void NAMED(sum_grads)(int act, const VALUE *restrict grad, const VALUE *restrict x, int64_t rows,
+                             int64_t channels, const float *restrict mean, const float *restrict scale,
                              const float *restrict shift, float *restrict first, float *restrict second) {
-    for (int64_t r = 0; r < rows; r++, grad += channels, x += channels, y = y ? y + channels : y)
+    for (int64_t r = 0; r < rows; r++, grad += channels, x += channels)
         for (int64_t c = 0; c < channels; c++) {
             float g = PASSED;
             first[c] += g;
@@ -88,19 +96,45 @@ ALWAYS void NAMED(sum_grads)(int act, const VALUE *restrict grad, const VALUE *r
         }
 }
 
-ALWAYS void NAMED(write_grads)(int act, const VALUE *restrict grad, const VALUE *restrict x, const VALUE *restrict y,
-                               int64_t rows, int64_t channels, const float *restrict mean, const float *restrict scale,
-                               const float *restrict shift, const float *restrict by_x, const float *restrict by_one,
-                               VALUE *restrict of_x, VALUE *restrict of_added) {
-    for (int64_t r = 0; r < rows; r++, grad += channels, x += channels, of_x += channels) {
-        for (int64_t c = 0; c < channels; c++) {
-            float g = PASSED;
-            of_x[c] = TO(scale[c] * g - (FROM(x[c]) - mean[c]) * by_x[c] - by_one[c]);
-            if (of_added) of_added[c] = TO(g);
-        }
-        if (y) y += channels;
-        if (of_added) of_added += channels;
+/* The same where something was added before a relu, whose output is y: what passes is the gradient of what was added. */
+static void NAMED(sum_added_row)(const VALUE *restrict grad, const VALUE *restrict x, const VALUE *restrict y,
+                                 int64_t channels, const float *restrict mean, float *restrict first,
+                                 float *restrict second, VALUE *restrict of_added) {
+    for (int64_t c = 0; c < channels; c++) {
+        float g = passed(RELU, FROM(grad[c]), FROM(y[c]));
+        of_added[c] = TO(g);
+        first[c] += g;
+        second[c] += g * (FROM(x[c]) - mean[c]);
     }
+}
+
+static void NAMED(sum_added)(const VALUE *grad, const VALUE *x, const VALUE *y, int64_t rows, int64_t channels,
+                             const float *mean, float *first, float *second, VALUE *of_added, int past) {
+    _Alignas(LINE) VALUE row[BUFFER / sizeof(VALUE)];
+    for (int64_t r = 0; r < rows; r++, grad += channels, x += channels, y += channels, of_added += channels) {
+        NAMED(sum_added_row)(grad, x, y, channels, mean, first, second, past ? row : of_added);
+        if (past) pass_cache(of_added, row, channels * (int64_t)sizeof(VALUE));
+    }
+    if (past) settle();
+}
+
+ALWAYS void NAMED(write_grad_row)(int act, const VALUE *restrict grad, const VALUE *restrict x, int64_t channels,
+                                  const float *restrict mean, const float *restrict scale,
+                                  const float *restrict shift, const float *restrict by_x,
+                                  const float *restrict by_one, VALUE *restrict of_x) {
+    for (int64_t c = 0; c < channels; c++)
+        of_x[c] = TO(scale[c] * PASSED - (FROM(x[c]) - mean[c]) * by_x[c] - by_one[c]);
+}
+
+ALWAYS void NAMED(write_grads)(int act, const VALUE *grad, const VALUE *x, int64_t rows, int64_t channels,
+                               const float *mean, const float *scale, const float *shift, const float *by_x,
+                               const float *by_one, VALUE *of_x, int past) {
+    _Alignas(LINE) VALUE row[BUFFER / sizeof(VALUE)];
+    for (int64_t r = 0; r < rows; r++, grad += channels, x += channels, of_x += channels) {
+        NAMED(write_grad_row)(act, grad, x, channels, mean, scale, shift, by_x, by_one, past ? row : of_x);
+        if (past) pass_cache(of_x, row, channels * (int64_t)sizeof(VALUE));
+    }
+    if (past) settle();
 }
 
 /* Gradients of all that went in. `y` is the output, where something was added before a relu; its gradient is then
@@ -108,7 +142,8 @@ ALWAYS void NAMED(write_grads)(int act, const VALUE *restrict grad, const VALUE 
 int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, const float *weight, const float *bias,
                          const float *mean, const float *inverse, int act, int64_t rows, int64_t channels,
                          VALUE *of_x, VALUE *of_added, float *of_weight, float *of_bias, int threads) {
-    int64_t parts = parts_of(rows);
+    int64_t parts = parts_of(rows), row = channels * (int64_t)sizeof(VALUE);
+    int past = passes_cache(of_x, rows * row, row), added_past = y && passes_cache(of_added, rows * row, row);
     float *sums = calloc((size_t)(parts * 2 + 4) * channels, sizeof(float));
     if (!sums) return -1;
     float *scale = sums + parts * 2 * channels, *shift = scale + channels, *by_x = shift + channels;
@@ -124,8 +159,10 @@ int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, cons
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts, at = begin * channels;
             float *first = sums + part * 2 * channels, *second = first + channels;
 #define SUM(act)                                                                                                       \
-    NAMED(sum_grads)(act, grad + at, x + at, NULL, end - begin, channels, mean, scale, shift, first, second)
-            if (y) NAMED(sum_grads)(RELU, grad + at, x + at, y + at, end - begin, channels, mean, scale, shift, first, second);
+    NAMED(sum_grads)(act, grad + at, x + at, end - begin, channels, mean, scale, shift, first, second)
+            if (y)
+                NAMED(sum_added)
+                (grad + at, x + at, y + at, end - begin, channels, mean, first, second, of_added + at, added_past);
             else FOR_ACT(SUM)
 #undef SUM
         }
@@ -143,11 +180,8 @@ int NAMED(norm_backward)(const VALUE *grad, const VALUE *x, const VALUE *y, cons
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts, at = begin * channels;
 #define WRITE(act)                                                                                                     \
     NAMED(write_grads)                                                                                                 \
-    (act, grad + at, x + at, NULL, end - begin, channels, mean, scale, shift, by_x, by_one, of_x + at, NULL)
-            if (y)
-                NAMED(write_grads)
-                (RELU, grad + at, x + at, y + at, end - begin, channels, mean, scale, shift, by_x, by_one, of_x + at,
-                 of_added + at);
+    (act, (y ? of_added : grad) + at, x + at, end - begin, channels, mean, scale, shift, by_x, by_one, of_x + at, past)
+            if (y) WRITE(NONE);
             else FOR_ACT(WRITE)
 #undef WRITE
         }
