@@ -238,21 +238,33 @@ def unplaced(options: argparse.Namespace, method: str, fault: str) -> str:
     elif fault == "an image that does not exist":
         job = launch(options, method, "--image", f"{options.image}-missing")
     else:
-        job = launch(options, method, "--cpus-per-worker", str(options.cpus), *(["--gang"] if "gang" in fault else []))
-        while "waiting for" not in job.said.read_text() and job.launcher.poll() is None:
-            time.sleep(0.2)
-        time.sleep(3)
-        said = next((line for line in job.said.read_text().splitlines() if "waiting for" in line), "")
-        begin = time.monotonic()
-        job.launcher.send_signal(2)
-        code = job.wait()
-        return (
-            f"| {fault}, then Ctrl-C | {method} | {_left(job)} | {time.monotonic() - begin:.0f} s | | {code}: {said} |"
-        )
+        return _crowded(options, method, fault)
     code = job.wait()
     told = time.monotonic() - begin
     kubectl("delete", "resourcequota", QUOTA, "--ignore-not-found")
     return f"| {fault} | {method} | {_left(job)} | {told:.0f} s | | {code}: {job.message} |"
+
+
+def _crowded(options: argparse.Namespace, method: str, fault: str) -> str:
+    """Three trainers where two have room; then Ctrl-C."""
+    gang = ["--gang"] if "gang" in fault else []
+    job = launch(options, method, "-n", "3", "--cpus-per-worker", str(options.cpus), *gang)
+    deadline = time.monotonic() + WAIT_S
+    while not (said := _waiting(job)) and job.launcher.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(5)
+    pods = len(kubectl("get", "pods", "-l", selector(job.name), "-o", "name").split())
+    begin = time.monotonic()
+    job.launcher.send_signal(2)
+    code = job.wait()
+    left, after = _left(job), time.monotonic() - begin
+    return f"| {fault}, then Ctrl-C | {method} | {left} | {after:.0f} s | | {code}: {said} ({pods} pods) |"
+
+
+def _waiting(job: Job) -> str:
+    """The line that says what has no room."""
+    lines = job.said.read_text(errors="replace").splitlines()
+    return next((line for line in lines if "room for" in line or "Insufficient" in line), "")
 
 
 def _left(job: Job) -> str:
@@ -282,7 +294,7 @@ def main() -> None:
     parser.add_argument("--heal", help="a command that mends it")
     parser.add_argument("--kill-kubelet", help="a command that kills the kubelet of {node}")
     parser.add_argument("--start-kubelet", help="a command that starts it again")
-    parser.add_argument("--cpus", type=int, default=2, help="per pod, more than there are for all of a job's pods")
+    parser.add_argument("--cpus", type=int, default=2, help="per pod, of which two have room and three have not")
     parser.add_argument("--here", action="store_true", help="the pods' processes are on this machine")
     parser.add_argument("--logs", default="/tmp", help="folder for what launchers print")
     parser.add_argument("--only", nargs="*", help="parts of faults' names")
