@@ -38,6 +38,7 @@ for entry in os.listdir("/proc"):
         if b"phalanx" in words and b"train" in words:
             os.kill(int(entry), signal.SIGKILL)
 """
+AWAY_S = 60.0  # of a kubelet: longer than the cluster waits for it, or nothing follows
 QUOTA = "phalanx-faults"
 
 
@@ -181,10 +182,14 @@ FAULTS: dict[str, tuple[Inject, int]] = {
     "kill -9 the server": (kill, 2),
     "cut the network of trainer 1's node": (cut, 1),
     "cut the network of the server's node": (cut, 2),
-    "kill the kubelet of trainer 1's node": (kill_kubelet, 1),
+    "kill the kubelet of trainer 1's node, start it again": (kill_kubelet, 1),
     "lose trainer 1's node (network and kubelet)": (lose, 1),
 }
-NEEDS = {cut: ("cut", "heal"), kill_kubelet: ("kill_kubelet",), lose: ("cut", "heal", "kill_kubelet")}
+NEEDS = {
+    cut: ("cut", "heal"),
+    kill_kubelet: ("kill_kubelet", "start_kubelet"),
+    lose: ("cut", "heal", "kill_kubelet", "start_kubelet"),
+}
 
 
 def measure(options: argparse.Namespace, method: str, fault: str) -> str:
@@ -200,6 +205,12 @@ def measure(options: argparse.Namespace, method: str, fault: str) -> str:
     node = job.node(index)
     begin = time.monotonic()
     inject(job, index, options)
+    if (
+        inject is kill_kubelet
+    ):  # what it ran goes on; when it is back, it is told to end a pod that was given up meanwhile
+        time.sleep(AWAY_S)
+        _run(options.start_kubelet, node)
+        begin = time.monotonic()
     time.sleep(0.5)
     while job.alive and time.monotonic() < begin + WAIT_S:
         time.sleep(0.25)
@@ -208,7 +219,7 @@ def measure(options: argparse.Namespace, method: str, fault: str) -> str:
     told = time.monotonic() - begin
     if inject in (cut, lose):
         _run(options.heal, node)
-    if inject in (kill_kubelet, lose):
+    if inject is lose:
         _run(options.start_kubelet, node)
     if inject is drain:
         kubectl("uncordon", node, check=False)
