@@ -38,6 +38,7 @@ for entry in os.listdir("/proc"):
         if b"phalanx" in words and b"train" in words:
             os.kill(int(entry), signal.SIGKILL)
 """
+AWAY_S = 60.0  # of a kubelet: longer than the cluster waits for it, or nothing follows
 QUOTA = "phalanx-faults"
 
 
@@ -181,10 +182,14 @@ FAULTS: dict[str, tuple[Inject, int]] = {
     "kill -9 the server": (kill, 2),
     "cut the network of trainer 1's node": (cut, 1),
     "cut the network of the server's node": (cut, 2),
-    "kill the kubelet of trainer 1's node": (kill_kubelet, 1),
+    "kill the kubelet of trainer 1's node, start it again": (kill_kubelet, 1),
     "lose trainer 1's node (network and kubelet)": (lose, 1),
 }
-NEEDS = {cut: ("cut", "heal"), kill_kubelet: ("kill_kubelet",), lose: ("cut", "heal", "kill_kubelet")}
+NEEDS = {
+    cut: ("cut", "heal"),
+    kill_kubelet: ("kill_kubelet", "start_kubelet"),
+    lose: ("cut", "heal", "kill_kubelet", "start_kubelet"),
+}
 
 
 def measure(options: argparse.Namespace, method: str, fault: str) -> str:
@@ -200,6 +205,12 @@ def measure(options: argparse.Namespace, method: str, fault: str) -> str:
     node = job.node(index)
     begin = time.monotonic()
     inject(job, index, options)
+    if (
+        inject is kill_kubelet
+    ):  # what it ran goes on; when it is back, it is told to end a pod that was given up meanwhile
+        time.sleep(AWAY_S)
+        _run(options.start_kubelet, node)
+        begin = time.monotonic()
     time.sleep(0.5)
     while job.alive and time.monotonic() < begin + WAIT_S:
         time.sleep(0.25)
@@ -208,7 +219,7 @@ def measure(options: argparse.Namespace, method: str, fault: str) -> str:
     told = time.monotonic() - begin
     if inject in (cut, lose):
         _run(options.heal, node)
-    if inject in (kill_kubelet, lose):
+    if inject is lose:
         _run(options.start_kubelet, node)
     if inject is drain:
         kubectl("uncordon", node, check=False)
@@ -238,21 +249,33 @@ def unplaced(options: argparse.Namespace, method: str, fault: str) -> str:
     elif fault == "an image that does not exist":
         job = launch(options, method, "--image", f"{options.image}-missing")
     else:
-        job = launch(options, method, "--cpus-per-worker", str(options.cpus), *(["--gang"] if "gang" in fault else []))
-        while "waiting for" not in job.said.read_text() and job.launcher.poll() is None:
-            time.sleep(0.2)
-        time.sleep(3)
-        said = next((line for line in job.said.read_text().splitlines() if "waiting for" in line), "")
-        begin = time.monotonic()
-        job.launcher.send_signal(2)
-        code = job.wait()
-        return (
-            f"| {fault}, then Ctrl-C | {method} | {_left(job)} | {time.monotonic() - begin:.0f} s | | {code}: {said} |"
-        )
+        return _crowded(options, method, fault)
     code = job.wait()
     told = time.monotonic() - begin
     kubectl("delete", "resourcequota", QUOTA, "--ignore-not-found")
     return f"| {fault} | {method} | {_left(job)} | {told:.0f} s | | {code}: {job.message} |"
+
+
+def _crowded(options: argparse.Namespace, method: str, fault: str) -> str:
+    """Three trainers where two have room; then Ctrl-C."""
+    gang = ["--gang"] if "gang" in fault else []
+    job = launch(options, method, "-n", "3", "--cpus-per-worker", str(options.cpus), *gang)
+    deadline = time.monotonic() + WAIT_S
+    while not (said := _waiting(job)) and job.launcher.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(5)
+    pods = len(kubectl("get", "pods", "-l", selector(job.name), "-o", "name").split())
+    begin = time.monotonic()
+    job.launcher.send_signal(2)
+    code = job.wait()
+    left, after = _left(job), time.monotonic() - begin
+    return f"| {fault}, then Ctrl-C | {method} | {left} | {after:.0f} s | | {code}: {said} ({pods} pods) |"
+
+
+def _waiting(job: Job) -> str:
+    """The line that says what has no room."""
+    lines = job.said.read_text(errors="replace").splitlines()
+    return next((line for line in lines if "room for" in line or "Insufficient" in line), "")
 
 
 def _left(job: Job) -> str:
@@ -282,7 +305,7 @@ def main() -> None:
     parser.add_argument("--heal", help="a command that mends it")
     parser.add_argument("--kill-kubelet", help="a command that kills the kubelet of {node}")
     parser.add_argument("--start-kubelet", help="a command that starts it again")
-    parser.add_argument("--cpus", type=int, default=2, help="per pod, more than there are for all of a job's pods")
+    parser.add_argument("--cpus", type=int, default=2, help="per pod, of which two have room and three have not")
     parser.add_argument("--here", action="store_true", help="the pods' processes are on this machine")
     parser.add_argument("--logs", default="/tmp", help="folder for what launchers print")
     parser.add_argument("--only", nargs="*", help="parts of faults' names")

@@ -10,7 +10,7 @@ from typing import IO, TextIO
 from phalanx.config.resolve import flatten
 from phalanx.errors import UserError, nearest
 from phalanx.launch.agent import RECORD
-from phalanx.launch.launchers.kubernetes_job import KubernetesJob, role_logs
+from phalanx.launch.launchers.kubernetes_job import PREFIX, KubernetesJob, role_logs
 from phalanx.launch.launchers.kubernetes_state import JobState, PodState
 from phalanx.launch.launchers.submitted import submitted_job
 from phalanx.launch.record import load_record
@@ -67,11 +67,17 @@ def _print_pods(job: KubernetesJob, state: JobState, role: str | None, *, follow
         thread.start()
         if not follow:
             thread.join()  # one log after the other
-    for thread, reader in zip(threads, readers, strict=True):
+    for thread in threads:
         thread.join()
-        reader.wait()
+    unread = [pod for pod, reader in zip(pods, readers, strict=True) if reader.wait() != 0]
     if failures:
         raise failures[0]
+    if unread:
+        raise UserError(
+            f"the log of {unread[0].where} cannot be read to its end",
+            why="kubectl's message is above; a node that does not answer gives no logs",
+            remedy=f"phalanx get {PREFIX}{job}: with --volume-claim every role's log is on the volume, too",
+        )
 
 
 def logs_of(run: Path) -> Path:
