@@ -22,7 +22,7 @@ SILENCE_S = 3.0
 
 async def opener(agent: AgentHandle, on_message: OnMessage, on_disconnect: OnDisconnect) -> Channel:
     channel = ProcessChannel(on_message, on_disconnect)
-    await channel.open([sys.executable, "-m", "phalanx", "agent"])
+    await channel.open([sys.executable, "-c", "from phalanx.launch.agent import main; main()"])
     return channel
 
 
