@@ -39,7 +39,7 @@ from phalanx.net.listeners import JOB_FOLDER
 from phalanx.runs.checkpoint import FOLDER
 from phalanx.runs.rewind import put_aside_after
 
-_SLOW = ("prepare", "verify", "end", "inspect")
+_SLOW = ("prepare", "verify", "end", "inspect", "set aside", "read", "write")  # also what waits for a disk
 RECORD = "job.json"  # in the run folder on the launching host
 
 
@@ -113,16 +113,20 @@ class Agent:
                     await asyncio.to_thread(verify_step, self._run_here(), message["step"])
                     self._send({"event": "verified"})
                 case "set aside":
-                    put_aside_after(self._run_here() / FOLDER, message["after"], message["when"])
+                    await asyncio.to_thread(
+                        put_aside_after, self._run_here() / FOLDER, message["after"], message["when"]
+                    )
                     self._send({"event": "set aside"})
                 case "marker":
                     exists = marker(self._run_here(), message["name"], message["action"])
                     self._send({"event": "marker", "exists": exists})
                 case "read":
-                    chunk = read_chunk(self._run_here(), message["path"], message["offset"])
+                    chunk = await asyncio.to_thread(read_chunk, self._run_here(), message["path"], message["offset"])
                     self._send({"event": "chunk", "bytes": chunk})
                 case "write":
-                    write_chunk(self._run_here(), message["path"], message["offset"], message["bytes"])
+                    await asyncio.to_thread(
+                        write_chunk, self._run_here(), message["path"], message["offset"], message["bytes"]
+                    )
                     self._send({"event": "written"})
         except UserError as error:
             self._send({"event": "error", "what": error.what, "why": error.why, "remedy": error.remedy})

@@ -157,8 +157,12 @@ class AgentPool:
 
     async def watch(self) -> None:
         """Ping all agents for ever, and disconnect those that are silent for too long."""
+        looked = time.monotonic()
         while True:
+            stood_still_s = max(0.0, time.monotonic() - looked - PING_S)  # this process: stopped, or without a core
+            looked = time.monotonic()
             for agent in self.live:
+                agent.last_message = min(looked, agent.last_message + stood_still_s)  # nobody was pinged meanwhile
                 if agent.in_process:
                     self._take_figures(agent, self._meter.read_host())
                 if agent.in_process or "hello" not in agent.events:

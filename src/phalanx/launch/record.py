@@ -1,8 +1,10 @@
 """RUN/job.json: the supervisor of a job, and the host and state of each role. `status`, `stop` and `logs` read it."""
 
+import asyncio
 import json
 import os
 import platform
+import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -62,9 +64,6 @@ class JobRecord:
         """Keep what happened to a role. Of very many, the latest."""
         self.faults = [*self.faults[-99:], {"t": time.time(), "text": text, "told": told}]
 
-    def write(self) -> None:
-        write_run_file(Path(self.run) / RECORD, json.dumps(self.to_data(), indent=1) + "\n")
-
     def to_data(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -74,6 +73,32 @@ class JobRecord:
         if self.state == "ended" or self.host != platform.node():
             return False
         return start_time(self.pid) == self.pid_start if self.pid_start is not None else _exists(self.pid)
+
+
+class RecordFile:
+    """RUN/job.json of a record. Writing waits for the disk, which a supervisor must not: its agents would miss it."""
+
+    def __init__(self, record: JobRecord) -> None:
+        self._record = record
+        self._texts = self._written = 0
+        self._writing = threading.Lock()
+
+    def write(self) -> None:
+        self._put(*self._text())
+
+    async def write_aside(self) -> None:
+        """Write the record as it is now, in a thread."""
+        await asyncio.to_thread(self._put, *self._text())
+
+    def _text(self) -> tuple[int, str]:
+        self._texts += 1
+        return self._texts, json.dumps(self._record.to_data(), indent=1) + "\n"
+
+    def _put(self, number: int, text: str) -> None:
+        with self._writing:
+            if number > self._written:  # a thread may come late
+                write_run_file(Path(self._record.run) / RECORD, text)
+                self._written = number
 
 
 def _exists(pid: int) -> bool:

@@ -21,7 +21,7 @@ from phalanx.launch.messages import GRACE_S, Argument
 from phalanx.launch.output import last_lines
 from phalanx.launch.placement import DedicatedHosts, Placement, capacity, place
 from phalanx.launch.policy import HELPERS, Continue, End, LostRole, NewGroup, Restart, cause_of
-from phalanx.launch.record import STOPPED_BY_USER, JobRecord
+from phalanx.launch.record import STOPPED_BY_USER, JobRecord, RecordFile
 from phalanx.launch.role_table import FIRST, RoleTable
 from phalanx.launch.run_files import CODE, CONFIG, SMALL
 from phalanx.launch.screen import Screen
@@ -45,6 +45,7 @@ class JobSupervisor:
         self._transfer = Transfer(job.run, self._pool.wait_until, screen.megabytes)
         self._record = JobRecord(job.id, job.command, job.launcher, str(job.run.absolute()))
         self._record.logs = str(job.logs.absolute()) if job.log_dir else ""
+        self._file = RecordFile(self._record)
         self._with_run_folder: list[AgentHandle] = []  # agents whose host has the run folder
         self._addresses: dict[str, str] = {}
         self._request = job.request  # of the current group
@@ -58,7 +59,7 @@ class JobSupervisor:
             loop.add_signal_handler(number, self.stop, number)
         path = socket_path(self._job.id)
         self._record.socket = str(path)
-        self._record.write()
+        self._file.write()
         background = [asyncio.create_task(self._pool.watch()), asyncio.create_task(self._write_record())]
         code, grace_s = EXIT_OURS, GRACE_S
         try:
@@ -79,7 +80,7 @@ class JobSupervisor:
             self._roles.refresh(self._job.run)  # the last step may be newer than the last refresh
             self._record.state, self._record.exit_code, self._record.ended = "ended", code, time.time()
             with contextlib.suppress(UserError):  # the error may be that nothing can be written
-                self._record.write()
+                self._file.write()
         return code
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -386,7 +387,7 @@ class JobSupervisor:
             self._roles.refresh(self._job.run)
             self._record.hosts = [agent.system for agent in self._pool.agents if agent.system]
             with contextlib.suppress(UserError):
-                self._record.write()
+                await self._file.write_aside()
             await asyncio.sleep(RECORD_S)
 
     def _answer(self, request: dict[str, object]) -> dict[str, object]:

@@ -62,7 +62,7 @@ class Transfer:
         when = time.strftime("%Y%m%d-%H%M%S")
         for host in hosts:  # one after the other: some may share a disk
             if host is None:
-                put_aside_after(self._run / FOLDER, step, when)
+                await asyncio.to_thread(put_aside_after, self._run / FOLDER, step, when)
             else:
                 await self._request(host, {"request": "set aside", "after": step, "when": when}, "set aside")
 
@@ -120,7 +120,7 @@ class Transfer:
                     target.events.pop("written", None)
                     target.send({"request": "write", "path": name, "offset": offset, "bytes": chunk})
                 else:
-                    write_chunk(self._run, name, offset, chunk)
+                    await asyncio.to_thread(write_chunk, self._run, name, offset, chunk)
             remote = [target for target in targets if target is not None]
             if remote:
                 await self._wait(remote, "written", f"sending {name}")
@@ -132,7 +132,7 @@ class Transfer:
 
     async def _read(self, source: AgentHandle | None, name: str, offset: int) -> str | None:
         if source is None:
-            return read_chunk(self._run, name, offset)
+            return await asyncio.to_thread(read_chunk, self._run, name, offset)
         reply = await self._request(source, {"request": "read", "path": name, "offset": offset}, "chunk")
         chunk: str | None = reply["bytes"]
         return chunk
