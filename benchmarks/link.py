@@ -3,8 +3,8 @@
     python -m benchmarks.link [--rates 1Gbit,10Gbit] [--steps 3] [--cases all|plain]
 
 Needs root, Debian's openssh-server and iproute2. Two workers and a parameter server, each on a host of the lab (a
-network namespace) whose link sends at that rate; `tc` shapes what each host sends, so a link is full duplex. Nothing is
-computed: the gradients are ready at once, so this isolates the link. A real step hides a part of it behind backward.
+network namespace) whose link has that rate in each direction. Nothing is computed: the gradients are ready at once, so
+this isolates the link. A real step hides a part of it behind backward.
 
 Prints Markdown: milliseconds of a step, the speed-up over no compression by the same method, and the share of the link
 that the busiest one used. That is the server's for pserver, and each worker's for collective.
@@ -50,7 +50,6 @@ PSERVER = [
     *(("pserver", codec, pull) for codec in ("fp16", "2bit", "1bit", "topk:0.01") for pull in ("none", "fp16")),
 ]
 CASES = {"all": [*COLLECTIVE, *PSERVER], "plain": [COLLECTIVE[0], PSERVER[0]]}
-BURST_S = 0.004  # at a link's rate: the kernel's clock ticks so often, and a shorter burst would not reach the rate
 
 
 class Ready(nn.Module):
@@ -140,11 +139,10 @@ def measure(rate: str, cases: list[tuple[str, str, str]], steps: int) -> list[li
     """What each worker printed: by worker, case and step."""
     from tests.lab.hosts import hosts_up
 
+    from benchmarks.plan_lab import shape
+
     with hosts_up(WORKERS + 1) as lab:
-        burst = max(int(parse_rate(rate, "--rates") * BURST_S), 64 << 10)
-        for host in lab.names:
-            shape = f"tc qdisc add dev eth0 root tbf rate {rate} burst {burst} latency 50ms"
-            lab.run(host, shape.split())
+        shape(lab, rate)
         server, *workers = lab.names
         addresses = tuple(f"tcp://{lab.address(server)}:{FIRST_PORT + number}" for number in range(len(cases)))
         base = Role(master=f"{lab.address(workers[0])}:{FIRST_PORT}", servers=addresses, key=secrets.token_hex(16))

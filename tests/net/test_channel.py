@@ -18,7 +18,7 @@ from phalanx.net.encryption import Encrypt, encrypts, has_aes
 from phalanx.net.interfaces import free_port
 from phalanx.net.key import key_for
 from phalanx.net.lane import Lane
-from phalanx.net.lane_cipher import KEY_BYTES, LaneCipher, Pieces
+from phalanx.net.lane_cipher import KEY_BYTES, LaneCipher
 from phalanx.net.lane_loop import LaneLoop
 from phalanx.net.server_channel import ServerChannel
 from tests.waiting import until
@@ -101,16 +101,6 @@ def test_small_and_large_messages_arrive_as_they_were_sent(pair: Pair, encrypt: 
         client.send_multipart(message)
         assert reply(client) == message
     assert set(pair.peers) == {"127.0.0.1"}
-
-
-@pytest.mark.parametrize("encrypt", [True, False])
-def test_a_frame_may_lie_in_several_places(pair: Pair, encrypt: bool) -> None:
-    """Odd lengths: blocks of a lane end anywhere in them."""
-    client = pair.client(encrypt=encrypt)
-    for lengths in ((1, 0, 5), (300_001, 64, 270_003, 7)):
-        pieces = Pieces([memoryview(BODY)[:length] for length in lengths])
-        client.send_multipart([b"head", pieces], copy=False)
-        assert reply(client) == [b"head", bytes(pieces)]
 
 
 def test_a_private_socket_needs_no_lane(tmp_path: Path) -> None:

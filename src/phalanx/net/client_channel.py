@@ -13,7 +13,7 @@ import zmq
 from phalanx.net.connect import client_socket, connect
 from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.lane import Lane, LaneFrame, LaneTracker, tune
-from phalanx.net.lane_cipher import Buffer, Frame, LaneCipher, whole
+from phalanx.net.lane_cipher import Buffer, LaneCipher
 from phalanx.net.lane_loop import LaneLoop, Wakeup
 
 LANE = b"lane"  # the first frame of messages about lanes
@@ -52,7 +52,7 @@ class ClientChannel:
         self._opening = False
         self._opened: Lane | None = None  # the loop's thread alone uses it
         self._lane: Lane | None = None  # once the server has accepted it
-        self._waiting: list[list[Frame]] = []  # large messages, until the lane is open
+        self._waiting: list[list[Buffer]] = []  # large messages, until the lane is open
         self._asked = 0.0
         self._arrived: deque[list[LaneFrame]] = deque()
         self._closed = False
@@ -75,10 +75,10 @@ class ClientChannel:
     def poll(self, timeout_ms: int) -> bool:
         return bool(self._arrived) or bool(self._poller.poll(timeout_ms))
 
-    def send_multipart(self, frames: Sequence[Frame], flags: int = 0, *, copy: bool = True) -> None:
+    def send_multipart(self, frames: Sequence[Buffer], flags: int = 0, *, copy: bool = True) -> None:
         self._ask_for_lane()
         if not self._uses_lane or sum(map(len, frames)) <= LARGE_BYTES:
-            self.socket.send_multipart(whole(frames), flags, copy=copy)
+            self.socket.send_multipart(list(frames), flags, copy=copy)
             return
         with self._lock:
             lane = self._lane

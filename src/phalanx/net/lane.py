@@ -15,17 +15,17 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from phalanx.net.control import MAX_MESSAGE_BYTES, Refused
-from phalanx.net.lane_cipher import BLOCK_BYTES, SLACK_BYTES, Frame, LaneCipher, Opening
+from phalanx.net.lane_cipher import TAG_BYTES, Buffer, LaneCipher, empty_bytes
 from phalanx.net.lane_loop import LaneLoop
-from phalanx.net.receive_buffers import ReceiveBuffers
 
 MOST_FRAMES = 3
 _HEAD = struct.Struct(f"<{1 + MOST_FRAMES}Q")
-_TURN_BYTES = 2 << 20  # that one lane may move before it is another one's turn
+_BUFFERS_A_CALL = 32
+_TURN_BYTES = 8 << 20  # that one lane may move before it is another one's turn
 
 
 class LaneFrame:
@@ -67,14 +67,14 @@ class Lane:
         connection.setblocking(False)
         self.peer = _peer(connection)
         self.open = True
-        self._sending_lock = threading.Lock()
-        self._unsent: deque[tuple[Iterator[memoryview], LaneTracker]] = deque()  # messages, sealed as they are sent
-        self._sealed: list[memoryview] = []  # of the first of them: what is sent next
+        self._sealing = threading.Lock()
+        self._unsent: deque[memoryview | LaneTracker] = deque()
         self._lengths: list[int] = []  # of the frames that are still to come
         self._frames: list[LaneFrame] = []
         self._in_head = True
-        self._buffers = ReceiveBuffers()
-        self._opening = self._open(_HEAD.size)  # the part that is arriving
+        self._staging = memoryview(b"")
+        self._place = self._room(_HEAD.size)  # for the part that is arriving
+        self._filled = 0
 
     def start(self) -> None:
         """Begin to receive; in the loop's thread."""
@@ -82,7 +82,7 @@ class Lane:
 
     # Sending
 
-    def send(self, frames: Sequence[Frame], *, copy: bool = True) -> LaneTracker:
+    def send(self, frames: Sequence[Buffer], *, copy: bool = True) -> LaneTracker:
         """Send a message, in turn. Safe from any thread. Without `copy` its frames must not change until it is sent.
 
         After the end of the connection it is dropped, which is `done`, too.
@@ -90,11 +90,12 @@ class Lane:
         tracker = LaneTracker()
         lengths = [len(frame) for frame in frames]
         head = _HEAD.pack(len(frames), *lengths, *[0] * (MOST_FRAMES - len(frames)))
-        message = self._sealed_blocks([head, *(bytes(frame) if copy else frame for frame in frames)])
-        with self._sending_lock:
+        with self._sealing:
             if not self.open:
                 return LaneTracker(done=True)
-            self._unsent.append((message, tracker))
+            for part in (head, *frames):
+                self._unsent.extend(memoryview(each) for each in self._sending.seal(part, copy=copy) if len(each))
+            self._unsent.append(tracker)
         self._loop.call(self._write)
         return tracker
 
@@ -102,15 +103,15 @@ class Lane:
     def sent(self) -> bool:
         return not self._unsent
 
-    def _sealed_blocks(self, parts: Sequence[Frame]) -> Iterator[memoryview]:
-        for part in parts:
-            yield from self._sending.seal(part)
-
     def _write(self) -> None:
         moved = 0
-        while self.open and moved < _TURN_BYTES and self._seal_next():
+        while self.open and self._unsent and moved < _TURN_BYTES:
+            if isinstance(first := self._unsent[0], LaneTracker):
+                first.done = True
+                self._unsent.popleft()
+                continue
             try:
-                count = self._connection.sendmsg(self._sealed)
+                count = self._connection.sendmsg(self._next_buffers())
             except BlockingIOError:
                 break
             except OSError:
@@ -119,28 +120,25 @@ class Lane:
             self._drop_sent(count)
         return self._watch()
 
-    def _seal_next(self) -> bool:
-        """Have something sealed to send, up to the end of a message; False where there is none."""
-        while self._unsent and not self._sealed:
-            message, tracker = self._unsent[0]
-            size = 0
-            for block in message:
-                self._sealed.append(block)
-                size += len(block)
-                if size >= BLOCK_BYTES:
-                    break
-            if not self._sealed:
-                tracker.done = True
-                self._unsent.popleft()
-        return bool(self._sealed)
+    def _next_buffers(self) -> list[memoryview]:
+        """The buffers to send next, up to the end of a message. Other threads may append meanwhile."""
+        buffers: list[memoryview] = []
+        for number in range(min(len(self._unsent), _BUFFERS_A_CALL)):
+            each = self._unsent[number]
+            if isinstance(each, LaneTracker):
+                break
+            buffers.append(each)
+        return buffers
 
     def _drop_sent(self, count: int) -> None:
-        for number, block in enumerate(self._sealed):
-            if count < len(block):
-                self._sealed = [block[count:], *self._sealed[number + 1 :]]
+        while count:
+            first = self._unsent[0]
+            assert isinstance(first, memoryview)
+            if count < len(first):
+                self._unsent[0] = first[count:]
                 return
-            count -= len(block)
-        self._sealed = []
+            count -= len(first)
+            self._unsent.popleft()
 
     # Receiving
 
@@ -148,13 +146,13 @@ class Lane:
         moved = 0
         try:
             while self.open and moved < _TURN_BYTES:
-                count = self._connection.recvmsg_into(self._opening.room())[0]
+                count = self._connection.recv_into(self._place[self._filled :])
                 if count == 0:
                     return self.close()
                 moved += count
-                part = self._opening.arrived(count)
-                if part is not None:
-                    self._part(part)
+                self._filled += count
+                if self._filled == len(self._place):
+                    self._part(self._receiving.open(self._place))
         except BlockingIOError:
             pass
         except (OSError, Refused):
@@ -170,14 +168,19 @@ class Lane:
             self._lengths, self._frames = lengths[:number], []
         else:
             self._frames.append(LaneFrame(part, self.peer))
-        self._in_head = not self._lengths
-        self._opening = self._open(_HEAD.size if self._in_head else self._lengths.pop(0))
+        self._in_head, self._filled = not self._lengths, 0
+        self._place = self._room(_HEAD.size if self._in_head else self._lengths.pop(0))
         if self._in_head:
-            frames, self._frames = self._frames, []
-            self._deliver(frames)
+            self._deliver(self._frames)
 
-    def _open(self, length: int) -> Opening:
-        return self._receiving.open(self._buffers.take(length + SLACK_BYTES))
+    def _room(self, length: int) -> memoryview:
+        """Where a part arrives, with its tag. What is decrypted from there leaves it free for the next part."""
+        size = length + TAG_BYTES
+        if not self._receiving.encrypts:
+            return empty_bytes(size)
+        if len(self._staging) < size:
+            self._staging = empty_bytes(size)
+        return self._staging[:size]
 
     # The connection
 
@@ -196,13 +199,13 @@ class Lane:
         """End the connection; in the loop's thread."""
         if not self.open:
             return
-        with self._sending_lock:  # nobody appends from now on
+        with self._sealing:  # nobody appends from now on
             self.open = False
         self._loop.forget(self._connection)
         self._connection.close()
-        for _, tracker in self._unsent:
-            tracker.done = True
-        self._sealed = []
+        for each in self._unsent:
+            if isinstance(each, LaneTracker):
+                each.done = True
         self._lost(self)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from phalanx.errors import UserError
 from phalanx.net.interfaces import candidate_ports
 from phalanx.net.lane import Lane, LaneFrame, LaneTracker, tune
-from phalanx.net.lane_cipher import KEY_BYTES, Frame, LaneCipher
+from phalanx.net.lane_cipher import KEY_BYTES, Buffer, LaneCipher
 from phalanx.net.lane_loop import LaneLoop
 from phalanx.net.listeners import LANES, note_listener
 
@@ -53,7 +53,7 @@ class LaneServer:
         self._lock = threading.Lock()  # over the next three: the server's thread sends while the loop's opens lanes
         self._issued: dict[bytes, _Issued] = {}  # by token
         self._lanes: dict[bytes, Lane] = {}  # by identity
-        self._waiting: dict[bytes, list[list[bytes]]] = {}  # by identity: messages, until its lane is open
+        self._waiting: dict[bytes, list[list[Buffer]]] = {}  # by identity: messages, until its lane is open
         self._unproven: deque[_Unproven] = deque()
         self._loop = LaneLoop(self._tick)
         self._loop.call(lambda: self._loop.watch(self._listener, selectors.EVENT_READ, self._accept))
@@ -68,7 +68,7 @@ class LaneServer:
         keys = [key.hex() for key in issued.keys]
         return {"port": self.port, "token": token.hex(), "keys": keys, "encrypt": encrypt}
 
-    def send(self, identity: bytes, frames: Sequence[Frame], *, copy: bool) -> LaneTracker | None:
+    def send(self, identity: bytes, frames: Sequence[Buffer], *, copy: bool) -> LaneTracker | None:
         """Send to a client by its lane; None if it has none."""
         with self._lock:
             lane = self._lanes.get(identity)

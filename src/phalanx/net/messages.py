@@ -15,7 +15,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from phalanx.errors import UserError
 from phalanx.net.control import Refused, as_json, from_json
-from phalanx.net.lane_cipher import Frame
 
 Buffer = memoryview | bytes
 
@@ -72,7 +71,7 @@ class Wire(Generic[H]):
         shared = {each.name for each in fields(BaseHeader)}
         return attrgetter("kind", *[each.name for each in fields(self.header) if each.name not in shared], "length")
 
-    def frames(self, header: H, control: bytes = b"", body: Frame | None = None) -> list[Frame]:
+    def frames(self, header: H, control: bytes = b"", body: Buffer | None = None) -> list[Buffer]:
         """A message as the frames to send."""
         if body is not None:
             header = replace(header, length=len(body))

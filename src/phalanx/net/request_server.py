@@ -11,7 +11,6 @@ from phalanx.errors import UserError
 from phalanx.net.client_channel import Sent
 from phalanx.net.control import Refused
 from phalanx.net.lane import LaneTracker
-from phalanx.net.lane_cipher import Frame
 from phalanx.net.messages import Buffer, H, Message, Wire, pack_error
 from phalanx.net.server_channel import ServerChannel
 
@@ -77,7 +76,7 @@ class RequestServer(Generic[H]):
 
     def send_tracked(self, identity: bytes, header: H, control: bytes, body: Buffer) -> Sent:
         """The same without a copy of its body. The tracker says when the body is no longer needed."""
-        frames: list[Frame] = [identity, *self._wire.frames(header, control, body)]
+        frames = [identity, *self._wire.frames(header, control, body)]
         try:
             tracker = self._channel.send_multipart(frames, copy=False, track=True)
         except zmq.ZMQError as error:

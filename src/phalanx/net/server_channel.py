@@ -12,7 +12,7 @@ from phalanx.net.bind import listen
 from phalanx.net.client_channel import GONE, LANE, LARGE_BYTES, Sent
 from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.lane import LaneFrame
-from phalanx.net.lane_cipher import Buffer, Frame, whole
+from phalanx.net.lane_cipher import Buffer
 from phalanx.net.lane_loop import Wakeup
 from phalanx.net.lane_server import LaneServer
 from phalanx.net.poll_loop import PollLoop
@@ -53,11 +53,11 @@ class ServerChannel:
         loop.add(self.socket, handler)
         loop.add(self._wakeup.fileno(), handler)
 
-    def send_multipart(self, frames: Sequence[Frame], *, copy: bool = True, track: bool = False) -> Sent | None:
+    def send_multipart(self, frames: Sequence[Buffer], *, copy: bool = True, track: bool = False) -> Sent | None:
         """Send to a client. Raises zmq's EHOSTUNREACH where it is gone, or is still connecting."""
-        identity, *message = frames  # the identity is never in pieces
+        identity, *message = frames
         if self._lanes is None or sum(map(len, message)) <= LARGE_BYTES:
-            return self.socket.send_multipart(whole(frames), copy=copy, track=track)
+            return self.socket.send_multipart(list(frames), copy=copy, track=track)
         sent = self._lanes.send(bytes(identity), message, copy=copy)
         if sent is None:
             self.socket.send_multipart([bytes(identity), LANE, GONE])  # it opens another one, and asks again

@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from phalanx.exchange.base import Applied
 from phalanx.exchange.pserver.compressor import Compressor
 from phalanx.exchange.pserver.group import StepNumber
-from phalanx.exchange.pserver.in_place import in_place
 from phalanx.exchange.pserver.parameters import ServerParameters
 from phalanx.exchange.pserver.slices import Slice, like, part_of
 from phalanx.exchange.pserver.wire import Header, MessageKind
-from phalanx.net.lane_cipher import Pieces
 
 
 class PserverGradients:
@@ -37,7 +35,6 @@ class PserverGradients:
         self._overlap = overlap
         self._round = 1
         self._pushed: dict[int, Header] = {}  # this step's pushes, by slice
-        self._bodies: dict[int, Pieces] = {}  # of those that are sent from where the gradients are
         self._to_come: dict[int, int] = {}  # by slice: gradients that backward has not produced yet
         self._may_push = False  # whether backward is in the last micro-batch of a step
         self._first = True  # whether the next micro-batch is the first of its step
@@ -102,7 +99,7 @@ class PserverGradients:
         """Drop the gradients that are on their way, for a worker that joins again. Returns their step, if any are."""
         dropped = self._step.number if self._pushed else None
         self._round += 1
-        self._pushed, self._bodies, self._first, self._inside_s = {}, {}, True, 0.0
+        self._pushed, self._first, self._inside_s = {}, True, 0.0
         self._step.number = next_step
         self._parameters.clear_gradients()
         return dropped
@@ -146,8 +143,6 @@ class PserverGradients:
         length = slice_.bytes
         if there and self._compressor is not None:
             length = self._compressor.encode(slice_, there, self.servers.link(slice_).outbox(slice_))
-        elif there and not self.servers.link(slice_).shared and all(each.is_cpu for _, each in there):
-            self._bodies[slice_.number] = in_place(slice_, dict(there))
         elif there:
             outbox = self._parameters.outboxes[slice_.number]
             torch._foreach_copy_([outbox[bit] for bit, _ in there], [gradient for _, gradient in there])
@@ -171,7 +166,7 @@ class PserverGradients:
 
     def _dispatch(self, slice_: Slice, header: Header) -> None:
         if header.present:
-            self.servers.link(slice_).send_slice(header, slice_, self._bodies.get(slice_.number))
+            self.servers.link(slice_).send_slice(header, slice_)
         else:
             self.servers.link(slice_).send(header)
 
@@ -193,7 +188,7 @@ class PserverGradients:
                     self.servers.link(self._job.slices[number]).ask(header)
         self._round += 1
         self._step.advance()
-        self._pushed, self._bodies, self._first = {}, {}, True
+        self._pushed, self._first = {}, True
         self._parameters.clear_gradients()
         return replies
 

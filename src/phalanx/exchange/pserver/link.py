@@ -24,7 +24,6 @@ from phalanx.net.client_channel import ClientChannel
 from phalanx.net.code import CodeReport
 from phalanx.net.control import Refused, as_json, from_json
 from phalanx.net.encryption import Encrypt, encrypts
-from phalanx.net.lane_cipher import Frame
 from phalanx.net.messages import Buffer, unpack_error
 from phalanx.net.waiting import say
 
@@ -144,21 +143,18 @@ class Link:
         self._sequence += 1
         return Header(kind, self.rank, self.incarnation, self._sequence, slice=number, length=length)
 
-    def send(self, header: Header, control: bytes = b"", body: Frame | None = None) -> None:
+    def send(self, header: Header, control: bytes = b"", body: Buffer | None = None) -> None:
         frames = WIRE.frames(header, control, body)
         self.bytes_sent += sum(len(frame) for frame in frames)
         self.channel.send_multipart(frames, copy=False)
 
-    def send_slice(self, header: Header, slice_: Slice, body: Frame | None = None) -> None:
-        """Send `header.length` bytes of the slice's outbox: a note where memory is shared, the bytes otherwise.
-
-        With a `body` those, which must not change until there is a reply.
-        """
+    def send_slice(self, header: Header, slice_: Slice) -> None:
+        """Send `header.length` bytes of the slice's outbox: a note where memory is shared, the bytes otherwise."""
         if self.shared:
             self.bytes_sent += header.length
             self.send(header)
         else:
-            self.send(header, body=body or memory.raw(self.outbox(slice_)[: header.length]))
+            self.send(header, body=memory.raw(self.outbox(slice_)[: header.length]))
 
     def ask(self, push: Header) -> None:
         """Ask what became of a push."""
