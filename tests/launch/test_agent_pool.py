@@ -48,6 +48,7 @@ def test_a_launcher_that_stood_still_blames_no_host_and_a_silent_one_is_noticed(
         finally:
             os.kill(pid, signal.SIGKILL)
             watching.cancel()
-            await pool.close()
+            assert agent.channel is not None
+            await agent.channel.close()
 
     run_loop(main())
