@@ -185,7 +185,7 @@ FAULTS: dict[str, tuple[Inject, int]] = {
     "kill the kubelet of trainer 1's node, start it again": (kill_kubelet, 1),
     "lose trainer 1's node (network and kubelet)": (lose, 1),
 }
-NEEDS = {
+NEEDS: dict[Inject, tuple[str, ...]] = {
     cut: ("cut", "heal"),
     kill_kubelet: ("kill_kubelet", "start_kubelet"),
     lose: ("cut", "heal", "kill_kubelet", "start_kubelet"),

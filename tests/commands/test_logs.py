@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from phalanx.commands.logs import logs_of, print_logs
-from phalanx.launch.record import JobRecord, load_record
+from phalanx.launch.record import JobRecord, RecordFile, load_record
 from phalanx.machine.processes import start_time
 from tests.waiting import until
 
@@ -16,7 +16,7 @@ from tests.waiting import until
 def test_a_line_that_arrives_in_parts_is_one(tmp_path: Path) -> None:
     record = JobRecord("id", "command", "local", str(tmp_path), state="running", logs=str(tmp_path / "words"))
     assert (record.pid, record.host, record.pid_start) == (os.getpid(), platform.node(), start_time(os.getpid()))
-    record.write()
+    RecordFile(record).write()
     (tmp_path / "words").mkdir()
     out = io.StringIO()
     with (tmp_path / "words" / "trainer-1.log").open("w") as log:
@@ -29,7 +29,7 @@ def test_a_line_that_arrives_in_parts_is_one(tmp_path: Path) -> None:
         log.flush()
         until(lambda: "begun" in out.getvalue())
         record.state = "ended"
-        record.write()
+        RecordFile(record).write()
     following.join(120)
     assert out.getvalue() == "trainer-1 | one\ntrainer-1 | begun\ntrainer-1 | last words\n"
 
