@@ -37,6 +37,8 @@ def choose_algorithms(
     if not may_time or 2 * size.numel() * weight[0].numel() < WORTH_FLOPS:
         return _first(possible)
     key = _key(x, weight, shape) + ("" if native else ", no native code")
+    if "pairs" in possible["weight"]:
+        key += ", pairs"  # choices of before there were any are made anew
     with torch.no_grad(), timings(_NAME) as cached:
         if not _possible(cached.get(key), possible):  # new, or the file was edited, or the compiler was removed
             begin = time.perf_counter()
