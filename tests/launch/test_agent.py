@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -165,6 +166,19 @@ def test_errors_on_a_host_are_reported(agent: PipedAgent, tmp_path: Path) -> Non
     ended = agent.receive("exit")
     assert ended["code"] == 127
     assert "No such file" in ended["why"]
+
+
+def test_what_fails_for_want_of_memory_is_reported(agent: PipedAgent, tmp_path: Path) -> None:
+    agent.receive("hello")
+    agent.prepare(tmp_path / "run")
+    agent.send(request="ping")
+    agent.receive("pong")
+    pages = int(Path(f"/proc/{agent.process.pid}/statm").read_text().split()[0])
+    room = pages * resource.getpagesize() + (1 << 20)  # less than the stack of a thread
+    resource.prlimit(agent.process.pid, resource.RLIMIT_AS, (room, room))
+    agent.send(request="read", path="config.yaml", offset=0)
+    error = agent.receive("chunk", "error")
+    assert "can't start new thread" in error["why"], error
 
 
 def test_ports_are_held_until_their_role_starts_and_come_from_the_range(agent: PipedAgent, tmp_path: Path) -> None:

@@ -139,6 +139,10 @@ class Agent:
             why = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
             remedy = "free disk space or fix the permissions there, or choose another folder with --out"
             self._send({"event": "error", "what": f"{message['request']} failed", "why": why, "remedy": remedy})
+        except Exception as error:  # no thread, no memory: in a task it would be lost, and the launcher would wait
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            remedy = "check that this host has memory left, and that its limits of processes and memory are not reached"
+            self._send({"event": "error", "what": f"{message['request']} failed", "why": why, "remedy": remedy})
 
     async def end(self, grace_s: float, roles: Sequence[str] | None = None) -> None:
         """End these roles; by default all roles, and clean up."""
