@@ -122,7 +122,7 @@ class Agent:
                     self._send({"event": "marker", "exists": exists})
                 case "read":
                     chunk = await asyncio.to_thread(read_chunk, self._run_here(), message["path"], message["offset"])
-                    self._send({"event": "chunk", "bytes": chunk})
+                    self._send({"event": "chunk", "path": message["path"], "offset": message["offset"], "bytes": chunk})
                 case "write":
                     await asyncio.to_thread(
                         write_chunk, self._run_here(), message["path"], message["offset"], message["bytes"]

@@ -37,7 +37,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "error": {"what": (str,), "why": (str,), "remedy": (str,)},
     "checkpoint": {"saved": (list, tuple)},  # a tuple inside the launcher's own process
     "marker": {"exists": (bool,)},
-    "chunk": {"bytes": (str, NoneType)},
+    "chunk": {"path": (str,), "offset": (int,), "bytes": (str, NoneType)},
     "started": {"role": (str,)},
     "output": {"role": (str,), "stream": (str,), "text": (str,)},
     "exit": {"role": (str,)},
