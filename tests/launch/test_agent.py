@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,9 @@ time.sleep(1000)
 class PipedAgent:
     """An agent at the other end of two pipes."""
 
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "phalanx", "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, *words: str) -> None:
+        words = words or ("-m", "phalanx", "agent")
+        self.process = subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, **message: Any) -> None:
         assert self.process.stdin is not None
@@ -122,6 +122,22 @@ def test_roles_that_ignore_sigterm_are_ended_with_their_children(agent: PipedAge
     until(lambda: not sleeping(seconds))
     if how != "request":
         assert agent.process.wait(60) == 0
+
+
+@pytest.mark.slow
+def test_an_agent_that_was_stopped_does_not_blame_the_launcher() -> None:
+    agent = PipedAgent("-c", "from phalanx.launch import agent; agent.LAUNCHER_SILENCE_S = 3.0; agent.main()")
+    try:
+        agent.receive("hello")
+        agent.process.send_signal(signal.SIGSTOP)
+        agent.send(request="ping")
+        time.sleep(4.0)
+        agent.process.send_signal(signal.SIGCONT)
+        agent.receive("pong")
+        assert agent.process.wait(60) == 0  # and a launcher that says nothing more is gone
+    finally:
+        agent.process.kill()
+        agent.process.wait()
 
 
 def test_roles_end_when_the_agent_is_killed(agent: PipedAgent, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from phalanx.launch import agent_pool
+from phalanx.launch import agent_pool, messages
 from phalanx.launch.agent_handle import AgentHandle
 from phalanx.launch.agent_pool import AgentPool
 from phalanx.launch.channel import Channel, OnDisconnect, OnMessage, ProcessChannel
@@ -21,6 +21,12 @@ from phalanx.launch.transfer import Transfer
 from phalanx.machine.processes import run_loop
 
 SILENCE_S = 3.0
+# An agent that gives the launcher as much more time than itself gets as all do.
+AGENT = f"""
+from phalanx.launch import agent
+agent.LAUNCHER_SILENCE_S = {SILENCE_S * messages.LAUNCHER_SILENCE_S / messages.SILENCE_S}
+agent.main()
+"""
 # An agent whose chunk of another file, which the launcher has given up, comes right before and after the one asked for.
 LATE = """
 import base64, json, sys
@@ -50,7 +56,7 @@ async def open_late(agent: AgentHandle, on_message: OnMessage, on_disconnect: On
 
 async def opener(agent: AgentHandle, on_message: OnMessage, on_disconnect: OnDisconnect) -> Channel:
     channel = ProcessChannel(on_message, on_disconnect)
-    await channel.open([sys.executable, "-c", "from phalanx.launch.agent import main; main()"])
+    await channel.open([sys.executable, "-c", AGENT])
     return channel
 
 
