@@ -25,7 +25,7 @@ EVENTS: list[Message] = [
     {"event": "listening", "addresses": {"master": "127.0.0.1:1"}, "iface": None},
     {"event": "error", "what": "a", "why": "b", "remedy": "c"},
     {"event": "checkpoint", "saved": [["checkpoints/step-1/state.json"], "{}"]},
-    {"event": "chunk", "bytes": "aGk="},
+    {"event": "chunk", "path": "log.txt", "offset": 0, "bytes": "aGk="},
 ]
 
 

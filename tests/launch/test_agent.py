@@ -2,9 +2,11 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,9 @@ time.sleep(1000)
 class PipedAgent:
     """An agent at the other end of two pipes."""
 
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "phalanx", "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, *words: str) -> None:
+        words = words or ("-m", "phalanx", "agent")
+        self.process = subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, **message: Any) -> None:
         assert self.process.stdin is not None
@@ -123,6 +124,22 @@ def test_roles_that_ignore_sigterm_are_ended_with_their_children(agent: PipedAge
         assert agent.process.wait(60) == 0
 
 
+@pytest.mark.slow
+def test_an_agent_that_was_stopped_does_not_blame_the_launcher() -> None:
+    agent = PipedAgent("-c", "from phalanx.launch import agent; agent.LAUNCHER_SILENCE_S = 3.0; agent.main()")
+    try:
+        agent.receive("hello")
+        agent.process.send_signal(signal.SIGSTOP)
+        agent.send(request="ping")
+        time.sleep(4.0)
+        agent.process.send_signal(signal.SIGCONT)
+        agent.receive("pong")
+        assert agent.process.wait(60) == 0  # and a launcher that says nothing more is gone
+    finally:
+        agent.process.kill()
+        agent.process.wait()
+
+
 def test_roles_end_when_the_agent_is_killed(agent: PipedAgent, tmp_path: Path) -> None:
     agent.receive("hello")
     agent.prepare(tmp_path / "run")
@@ -165,6 +182,19 @@ def test_errors_on_a_host_are_reported(agent: PipedAgent, tmp_path: Path) -> Non
     ended = agent.receive("exit")
     assert ended["code"] == 127
     assert "No such file" in ended["why"]
+
+
+def test_what_fails_for_want_of_memory_is_reported(agent: PipedAgent, tmp_path: Path) -> None:
+    agent.receive("hello")
+    agent.prepare(tmp_path / "run")
+    agent.send(request="ping")
+    agent.receive("pong")
+    pages = int(Path(f"/proc/{agent.process.pid}/statm").read_text().split()[0])
+    room = pages * resource.getpagesize() + (1 << 20)  # less than the stack of a thread
+    resource.prlimit(agent.process.pid, resource.RLIMIT_AS, (room, room))
+    agent.send(request="read", path="config.yaml", offset=0)
+    error = agent.receive("chunk", "error")
+    assert "can't start new thread" in error["why"], error
 
 
 def test_ports_are_held_until_their_role_starts_and_come_from_the_range(agent: PipedAgent, tmp_path: Path) -> None:

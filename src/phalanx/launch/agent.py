@@ -21,10 +21,11 @@ from typing import Any
 from phalanx.errors import UserError
 from phalanx.launch.addresses import hold_ports, join_address, own_address
 from phalanx.launch.messages import (
+    LAUNCHER_SILENCE_S,
     LINE_BYTES,
     ORPHAN_GRACE_S,
+    PING_S,
     PROTOCOL,
-    SILENCE_S,
     Message,
     decode,
     encode,
@@ -122,7 +123,7 @@ class Agent:
                     self._send({"event": "marker", "exists": exists})
                 case "read":
                     chunk = await asyncio.to_thread(read_chunk, self._run_here(), message["path"], message["offset"])
-                    self._send({"event": "chunk", "bytes": chunk})
+                    self._send({"event": "chunk", "path": message["path"], "offset": message["offset"], "bytes": chunk})
                 case "write":
                     await asyncio.to_thread(
                         write_chunk, self._run_here(), message["path"], message["offset"], message["bytes"]
@@ -138,6 +139,10 @@ class Agent:
         except OSError as error:
             why = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
             remedy = "free disk space or fix the permissions there, or choose another folder with --out"
+            self._send({"event": "error", "what": f"{message['request']} failed", "why": why, "remedy": remedy})
+        except Exception as error:  # no thread, no memory: in a task it would be lost, and the launcher would wait
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            remedy = "check that this host has memory left, and that its limits of processes and memory are not reached"
             self._send({"event": "error", "what": f"{message['request']} failed", "why": why, "remedy": remedy})
 
     async def end(self, grace_s: float, roles: Sequence[str] | None = None) -> None:
@@ -230,7 +235,7 @@ async def _serve(requests: int, output: int) -> None:
     writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(output, "wb", 0))
     agent = Agent(lambda message: writer.write(encode(message)))
     agent.hello()
-    await serve_until_end(agent, receive(reader.readline, agent))
+    await serve_until_end(agent, receive(reader.readline, agent, LAUNCHER_SILENCE_S))
     writer.close()
 
 
@@ -248,16 +253,31 @@ async def serve_until_end(agent: Agent, receiving: Coroutine[Any, Any, None]) ->
     await agent.end(ORPHAN_GRACE_S)
 
 
-async def receive(next_line: Callable[[], Awaitable[bytes]], agent: Agent) -> None:
+async def receive(next_line: Callable[[], Awaitable[bytes]], agent: Agent, silence_s: float) -> None:
     """Handle requests until the supervisor sends "bye", closes the connection, or is silent for too long."""
     while True:
         try:
-            line = await asyncio.wait_for(next_line(), SILENCE_S)
+            line = await _within(next_line(), silence_s)
         except (TimeoutError, ConnectionError, ValueError):
-            sys.stderr.write(f"phalanx agent: no message from the launcher for {SILENCE_S:g} s; ending\n")
+            sys.stderr.write(f"phalanx agent: no message from the launcher for {silence_s:g} s; ending\n")
             return
         message = decode(line)
         if not line or (message is not None and message.get("request") == "bye"):
             return
         if message is not None:
             await agent.handle(message)
+
+
+async def _within(reading: Awaitable[bytes], silence_s: float) -> bytes:
+    """The line, if it comes in time. What this process itself stood still does not count: lines may wait."""
+    line, silent_s = asyncio.ensure_future(reading), 0.0
+    try:
+        while silent_s < silence_s:
+            looked = time.monotonic()
+            await asyncio.wait([line], timeout=PING_S)
+            if line.done():
+                return line.result()
+            silent_s += min(PING_S, time.monotonic() - looked)
+        raise TimeoutError
+    finally:
+        line.cancel()

@@ -26,6 +26,7 @@ class AgentHandle:
     in_process: bool = False  # the agent runs inside the launcher
     channel: Channel | None = None
     events: dict[str, Message] = field(default_factory=dict)
+    reading: tuple[str, int] | None = None  # the path and the offset of the chunk that was asked for last
     disconnect: Disconnect | None = None
     error: UserError | None = None
     last_message: float = field(default_factory=time.monotonic)

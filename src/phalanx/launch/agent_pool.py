@@ -209,7 +209,7 @@ class AgentPool:
                 agent.error = error
         elif kind == "error":
             agent.error = UserError(message["what"], why=message["why"], remedy=message["remedy"])
-        else:
+        elif kind != "chunk" or (message["path"], message["offset"]) == agent.reading:  # not one that was given up
             agent.events[kind] = message
         if kind == "hello":
             agent.skew_s = message["clock"] - time.time()

@@ -12,9 +12,10 @@ from phalanx.config.text import read_json
 
 PROTOCOL = 2
 PING_S = 2.0
-SILENCE_S = 10.0  # without a message for this long, each side assumes that the other is gone
+SILENCE_S = 10.0  # without a message for this long, the launcher assumes that a host is gone
+LAUNCHER_SILENCE_S = 20.0  # the same of an agent, longer: a launcher that stood still for a while is to keep its hosts
 GRACE_S = 4.0  # between SIGTERM and SIGKILL
-ORPHAN_GRACE_S = 3.0  # the same on a host that lost its supervisor; with SILENCE_S within 15 s
+ORPHAN_GRACE_S = 3.0  # the same on a host that lost its supervisor; with LAUNCHER_SILENCE_S within 25 s
 CHUNK_BYTES = 48 * 1024  # of output in one message
 LINE_BYTES = 4 << 20  # upper limit of a message
 
@@ -37,7 +38,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "error": {"what": (str,), "why": (str,), "remedy": (str,)},
     "checkpoint": {"saved": (list, tuple)},  # a tuple inside the launcher's own process
     "marker": {"exists": (bool,)},
-    "chunk": {"bytes": (str, NoneType)},
+    "chunk": {"path": (str,), "offset": (int,), "bytes": (str, NoneType)},
     "started": {"role": (str,)},
     "output": {"role": (str,), "stream": (str,), "text": (str,)},
     "exit": {"role": (str,)},

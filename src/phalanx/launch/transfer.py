@@ -133,6 +133,7 @@ class Transfer:
     async def _read(self, source: AgentHandle | None, name: str, offset: int) -> str | None:
         if source is None:
             return await asyncio.to_thread(read_chunk, self._run, name, offset)
+        source.reading = (name, offset)
         reply = await self._request(source, {"request": "read", "path": name, "offset": offset}, "chunk")
         chunk: str | None = reply["bytes"]
         return chunk

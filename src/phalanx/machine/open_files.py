@@ -1,5 +1,6 @@
 """The limit of open files, and so of connections: the usual one, 1024, is less than a large job or a stranger takes."""
 
+import contextlib
 import resource
 
 _WANTED = 65536
@@ -14,4 +15,6 @@ def allow_many_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        # Only a wish: macOS says that there is no upper limit, and refuses more than kern.maxfilesperproc.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

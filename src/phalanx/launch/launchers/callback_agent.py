@@ -95,7 +95,7 @@ async def connect(callback: Callback) -> None:
                 agent.hello()
             return line
 
-        await serve_until_end(agent, receive(next_line, agent))
+        await serve_until_end(agent, receive(next_line, agent, SILENCE_S))
         await socket.send_multipart(in_frames({"event": "bye"}))
 
 
