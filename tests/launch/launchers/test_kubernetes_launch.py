@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from phalanx.cli.main import app
 from phalanx.commands.logs import print_logs
 from phalanx.errors import UserError
+from phalanx.launch.launchers import kubernetes_follow
+from phalanx.launch.launchers.kubernetes_job import KubernetesJob
 from tests.waiting import until
 
 LAUNCH = ["launch", "--launcher", "k8s", "-n", "2", "--image", "x"]
@@ -213,3 +216,14 @@ def test_a_gang_needs_this_command_to_wait(cluster: Path) -> None:
     for other in ("--detach", "--queue=vision"):
         with pytest.raises(UserError, match="--gang does not go together"):
             run(*LAUNCH, "--gang", other, *TRAIN)
+
+
+def test_a_launch_leaves_a_job_whose_node_does_not_answer(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_follow, "_OVERDUE_S", 0.0)
+    ending = {"name": "job", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    put(cluster / "Job.job.json", {"kind": "Job", "metadata": ending, "spec": {}})
+    lost = {"kind": "Pod", "metadata": {**ending, "name": "job-0-a"}, "spec": {"containers": [{}]}}
+    put(cluster / "Pod.job-0-a.json", lost)
+    said = io.StringIO()
+    assert kubernetes_follow.follow(KubernetesJob("job"), None, Console(file=said), io.StringIO()) == 1
+    assert "job job has not ended: the node of trainer-0 (pod job-0-a) does not answer" in said.getvalue()
