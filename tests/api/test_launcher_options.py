@@ -34,12 +34,22 @@ def test_help_names_the_launchers_of_each_option() -> None:
         ("ray", LaunchOptions(detach=True), "--launcher ray has no --detach"),
         ("k8s", LaunchOptions(address="auto"), "--launcher k8s has no --address"),
         ("mpi", LaunchOptions(sync_dst_dir="d"), "--launcher mpi has no --sync-dst-dir"),
+        ("local", LaunchOptions(hostfile="hosts"), "--launcher local has no -H"),
+        ("slurm", LaunchOptions(servers_on="a"), "--launcher slurm has no --servers-on"),
+        ("ray", LaunchOptions(evaluator_on="a"), "--launcher ray has no --evaluator-on"),
     ],
 )
 def test_an_option_of_another_launcher_is_refused(launcher: str, options: LaunchOptions, message: str) -> None:
     with pytest.raises(UserError, match=message) as refused:
         refuse_options(options, launcher)
     assert refused.value.why.startswith("it is an option of ")
+
+
+def test_only_launchers_that_take_an_option_are_named() -> None:
+    for options, takers in ((LaunchOptions(servers_on="a"), "ssh, mpi"), (LaunchOptions(sync_dst_dir="d"), "ssh")):
+        with pytest.raises(UserError, match="--launcher srun has no") as refused:
+            refuse_options(options, "srun")
+        assert refused.value.why == f"it is an option of {takers}"
 
 
 def test_defaults_are_no_options_that_were_given() -> None:

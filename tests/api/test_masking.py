@@ -9,6 +9,7 @@ def test_words() -> None:
     typed += ["--notify", "https://hooks.example.org/s3cret", "--notify=say s3cret", "log.notify=[s3cret]"]
     masked = ["launch", "--env", "TOKEN=***", "--env=A=***", "--image", "x", "--", "train", "optim.lr=0.1"]
     assert masked_words(typed) == [*masked, "--notify", "***", "--notify=***", "log.notify=***"]
+    assert masked_words(["log.notify = s3cret", " log = {notify: s3cret}"]) == ["log.notify =***", " log =***"]
 
 
 def test_calls() -> None:

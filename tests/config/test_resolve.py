@@ -96,3 +96,9 @@ def test_mistakes_are_explained(text: str, expected: str) -> None:
     assert expected in str(caught.value)
     assert caught.value.why
     assert caught.value.remedy
+
+
+def test_the_origin_of_a_secret_is_its_key_alone() -> None:
+    for text in ("log.notify = https://s3cret", "log={notify: [s3cret]}"):
+        assert "s3cret" not in parse_override(text).origin
+    assert parse_override("optim.lr=0.2").origin == "optim.lr=0.2"

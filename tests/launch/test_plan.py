@@ -156,7 +156,7 @@ REFUSED: Mapping[str, tuple[Sequence[str], str]] = {
     "launcher": (["--launcher", "shs", "--", "train"], "did you mean ssh"),
     "no ssh": (["--ssh", "no-such-ssh", "--ips", "a", "--", "train"], "no-such-ssh: not found"),
     "hosts": (["--launcher", "ssh", "--", "train"], "no hosts are named"),
-    "other hosts": (["--launcher", "local", "--ips", "a", "--", "train"], "uses this machine only"),
+    "other hosts": (["--launcher", "local", "--ips", "a", "--", "train"], "--launcher local has no --ips"),
     "nothing": (["--", "train", "--no-such-flag"], "No such option"),
 }
 

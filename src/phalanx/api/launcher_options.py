@@ -38,16 +38,24 @@ TAKEN_BY = {
     "resource_manager": ("yarn",),
     "address": ("ray",),
 }
+_HOST_OPTIONS = ("hostfile", "ips", "servers_on", "sync_dst_dir")
 # Of the others, those that one launcher has no use for. (Where only some hosts cannot be named, the launcher says why.)
 _NOT_BY = {
-    "local": ("python",),
+    "local": (*_HOST_OPTIONS, "evaluator_on", "python"),
     "mpi": ("sync_dst_dir",),
-    "srun": ("hostfile", "ips", "servers_on", "sync_dst_dir"),
-    "qrsh": ("hostfile", "ips", "servers_on", "sync_dst_dir"),
-    "k8s": ("hostfile", "ips", "servers_on", "evaluator_on", "sync_dst_dir", "setup", "iface", "min_workers"),
+    **dict.fromkeys((*_BATCH, "srun", "qrsh"), _HOST_OPTIONS),
+    **dict.fromkeys(("yarn", "ray"), (*_HOST_OPTIONS, "evaluator_on")),
+    "k8s": (*_HOST_OPTIONS, "evaluator_on", "setup", "iface", "min_workers"),
 }
 _HOSTS_OF_ALLOCATION = "leave it out: the hosts are those of the allocation"
+_CHOOSES_HOSTS = "leave it out: the cluster chooses the hosts; --nodes is their number"
 _INSTEAD = {
+    **{("local", name): "leave it out, or use --launcher ssh" for name in (*_HOST_OPTIONS, "evaluator_on")},
+    **{
+        (name, option): _CHOOSES_HOSTS
+        for name in (*_BATCH, "yarn", "ray")
+        for option in (*_HOST_OPTIONS, "evaluator_on")
+    },
     ("local", "python"): "leave it out: processes here have the interpreter of this command",
     ("mpi", "sync_dst_dir"): "--launcher ssh sends it by rsync; or keep the code on a disk that all hosts share",
     **{(name, option): _HOSTS_OF_ALLOCATION for name in ("srun", "qrsh") for option in ("hostfile", "ips")},

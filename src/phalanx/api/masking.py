@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phalanx.config.resolve import SECRET
+
 MASK = "***"
 _FLAGS = ("--env", "--notify")  # a variable may be a token; so may a part of an address
-_SETTING = "log.notify"
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
@@ -17,8 +18,8 @@ def masked_words(words: Sequence[str]) -> list[str]:
             found.append(_masked(found[-1], word))
         elif flag in _FLAGS and equals:
             found.append(f"{flag}={_masked(flag, value)}")
-        elif equals and (flag == _SETTING or (flag == "log" and "notify" in value)):
-            found.append(f"{flag}={MASK}")
+        elif equals and (flag.strip() == SECRET or (flag.strip() == "log" and "notify" in value)):
+            found.append(f"{flag}={MASK}")  # a setting's key may have spaces around it
         else:
             found.append(word)
     return found
@@ -35,7 +36,7 @@ def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _masked_setting(name: str, value: Any) -> Any:
-    if name in ("notify", _SETTING):
+    if name in ("notify", SECRET):
         return None if value is None else MASK
     if name == "log" and isinstance(value, Mapping):
         return {key: MASK if key == "notify" else inner for key, inner in value.items()}

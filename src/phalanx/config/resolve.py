@@ -14,6 +14,7 @@ from phalanx.errors import UserError, nearest
 
 Tree = dict[str, Any]
 DEFAULT = "default"
+SECRET = "log.notify"  # a setting whose value may be one: a part of an address is
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ def parse_override(text: str) -> Layer:
             why=str(error).replace("\n", " "),
             remedy="quote it as YAML, for example name='\"a: b\"'",
         ) from error
-    return Layer(f"{key}={value}", nest(key, parsed))
+    secret = key == SECRET or (key == "log" and "notify" in value)  # its origin is kept beside the settings
+    return Layer(key if secret else f"{key}={value}", nest(key, parsed))
 
 
 def resolve(layers: Sequence[Layer]) -> Resolved:

@@ -171,7 +171,7 @@ LAUNCH = [sys.executable, "-m", "phalanx", "launch", "-n", "2"]
 REFUSED = {
     "no such program": (["--launcher", "slurm"], "sbatch: not found"),
     "too many nodes": (["--launcher", "slurm", "--nodes", "3"], "more than the job's 2 workers"),
-    "hosts are the scheduler's business": (["--launcher", "slurm", "--ips", "a,b"], "chooses the hosts"),
+    "hosts are the scheduler's business": (["--launcher", "slurm", "--ips", "a,b"], "--launcher slurm has no --ips"),
     "no parallel environment": (["--launcher", "sge"], "needs --pe"),
     "outside of a job": (["--launcher", "srun"], "needs an allocation"),
     "two lines": (["--launcher", "slurm", "--directive", "--qos=a\nrm -rf /"], "has a line break"),

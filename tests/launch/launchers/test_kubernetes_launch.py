@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from phalanx.cli.main import app
 from phalanx.commands.logs import print_logs
 from phalanx.errors import UserError
+from phalanx.launch.launchers import kubernetes_follow
+from phalanx.launch.launchers.kubernetes_job import KubernetesJob
 from tests.waiting import until
 
 LAUNCH = ["launch", "--launcher", "k8s", "-n", "2", "--image", "x"]
@@ -115,10 +118,27 @@ class Left(io.StringIO):
 
 def test_logs_end_when_nobody_reads_them_any_more(cluster: Path) -> None:
     (cluster / "Job.job.json").write_text(json.dumps({"kind": "Job", "metadata": {"name": "job"}, "spec": {}}))
-    pod = {"kind": "Pod", "metadata": {"name": "job-0-a"}, "spec": {"containers": [{}]}}
-    (cluster / "Pod.job-0-a.json").write_text(json.dumps(pod))
+    put_pod(cluster, 0, {"phase": "Running"})
     with pytest.raises(BrokenPipeError):
         print_logs(Path("k8s:job"), None, follow=True, out=Left())
+
+
+def put_pod(cluster: Path, index: int, status: dict[str, Any]) -> None:
+    metadata = {"name": f"job-{index}-a", "annotations": {"batch.kubernetes.io/job-completion-index": str(index)}}
+    pod = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [{}]}, "status": status}
+    put(cluster / f"Pod.job-{index}-a.json", pod)
+
+
+def test_logs_of_a_job_whose_pods_have_not_all_begun(cluster: Path) -> None:
+    (cluster / "Job.job.json").write_text(json.dumps({"kind": "Job", "metadata": {"name": "job"}, "spec": {}}))
+    put_pod(cluster, 1, {"phase": "Pending"})
+    put_pod(cluster, 2, {"phase": "Failed", "reason": "Evicted"})
+    with pytest.raises(UserError, match="no pod of the job has begun"):
+        print_logs(Path("k8s:job"), None, follow=False, out=io.StringIO())
+    put_pod(cluster, 0, {"phase": "Running"})
+    out = io.StringIO()
+    print_logs(Path("k8s:job"), None, follow=False, out=out)
+    assert out.getvalue() == "trainer-0 | a line of job-0-a\n"
 
 
 def test_a_name_that_is_taken_and_what_a_quota_refuses_leave_nothing(cluster: Path) -> None:
@@ -146,13 +166,18 @@ def test_a_name_that_is_taken_and_what_a_quota_refuses_leave_nothing(cluster: Pa
     assert not objects_in(cluster)
 
 
-def test_a_gang_holds_nothing_until_there_is_room_for_all(cluster: Path) -> None:
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 130), (None, 143)])
+def test_a_gang_holds_nothing_until_there_is_room_for_all(cluster: Path, end: int | None, code: int) -> None:
     node = {
         "metadata": {"name": "a"},
         "spec": {},
         "status": {"allocatable": {"cpu": "3", "pods": "9"}, "conditions": [{"type": "Ready", "status": "True"}]},
     }
     (cluster / "nodes.a.json").write_text(json.dumps({"kind": "nodes", **node}))
+    full = {"hard": {"pods": "2"}, "used": {"pods": "1"}}  # now: it refuses a pod of the dry run, and not the job
+    quota = {"kind": "resourcequotas", "metadata": {"name": "small"}, "spec": {}, "status": full}
+    (cluster / "resourcequotas.small.json").write_text(json.dumps(quota))
+    (cluster / "refuse-Pod").touch()
     words = [*LAUNCH, "--gang", "--cpus-per-worker", "2", *TRAIN]
     launcher = subprocess.Popen(
         [sys.executable, "-m", "phalanx", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -167,14 +192,38 @@ def test_a_gang_holds_nothing_until_there_is_room_for_all(cluster: Path) -> None
         assert "job job is waiting for room for 1 of 2 pods" in said
         assert objects_in(cluster)["Job.job"]["spec"]["suspend"] is True
         assert "until there is room for all pods (--gang)" in run("status", "k8s:job")
-        launcher.send_signal(signal.SIGINT)
+        if end is None:
+            run("stop", "k8s:job")
+        else:
+            launcher.send_signal(end)
         rest, _ = launcher.communicate(timeout=60)
     finally:
         launcher.kill()
         launcher.wait()
-    assert "job job had not begun; it was removed" in rest
-    assert launcher.returncode == 130
-    assert set(objects_in(cluster)) == {"nodes.a"}
+    assert ("job job had not begun; it was removed" if end else "was stopped and deleted; it had not begun") in rest
+    assert launcher.returncode == code
+    assert set(objects_in(cluster)) == {"nodes.a", "resourcequotas.small"}
+
+
+def test_a_job_whose_folder_here_cannot_be_written_is_removed(cluster: Path) -> None:
+    Path("runs").write_text("no folder")
+    with pytest.raises(OSError, match="runs"):
+        run(*LAUNCH, *TRAIN)
+    assert not objects_in(cluster)
+
+
+def test_a_gang_needs_this_command_to_wait(cluster: Path) -> None:
     for other in ("--detach", "--queue=vision"):
         with pytest.raises(UserError, match="--gang does not go together"):
             run(*LAUNCH, "--gang", other, *TRAIN)
+
+
+def test_a_launch_leaves_a_job_whose_node_does_not_answer(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_follow, "_OVERDUE_S", 0.0)
+    ending = {"name": "job", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    put(cluster / "Job.job.json", {"kind": "Job", "metadata": ending, "spec": {}})
+    lost = {"kind": "Pod", "metadata": {**ending, "name": "job-0-a"}, "spec": {"containers": [{}]}}
+    put(cluster / "Pod.job-0-a.json", lost)
+    said = io.StringIO()
+    assert kubernetes_follow.follow(KubernetesJob("job"), None, Console(file=said), io.StringIO()) == 1
+    assert "job job has not ended: the node of trainer-0 (pod job-0-a) does not answer" in said.getvalue()

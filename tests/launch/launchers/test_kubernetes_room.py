@@ -74,3 +74,12 @@ def test_room_in_a_quota(of_quota: dict[str, Any], now: int, ever: int) -> None:
     found = quota_room(pod("500m")["spec"], 3, [of_quota])
     assert (found.now, found.ever) == (now, ever)
     assert found.why.startswith("quota small: " if now < 3 else "")
+
+
+def test_the_quota_that_never_has_room_counts_beside_a_tighter_one() -> None:
+    full = quota("pods", "3", "2")
+    small = {**quota("requests.cpu", "1", "0"), "metadata": {"name": "cores"}}
+    for quotas in ([full, small], [small, full]):
+        found = quota_room(pod("500m")["spec"], 3, quotas)
+        assert (found.now, found.ever) == (1, 2)
+        assert found.why == "quota cores: requests.cpu is limited to 1, and in use are 0"

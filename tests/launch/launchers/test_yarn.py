@@ -88,7 +88,7 @@ def test_a_refusal_is_reported_and_leaves_no_folder(lab: Lab, manager: Manager, 
         (["--resource-manager", "rm:8088"], "is not an address"),
         (["--resource-manager", "http://127.0.0.1:1"], "does not answer"),
         (["--resource-manager", "http://rm:1", "--nodes", "3"], "more than the job's 2 workers"),
-        (["--resource-manager", "http://rm:1", "--ips", "a"], "chooses the hosts"),
+        (["--resource-manager", "http://rm:1", "--ips", "a"], "--launcher yarn has no --ips"),
     ],
 )
 def test_wrong_options_are_refused(words: list[str], message: str) -> None:

@@ -61,7 +61,8 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         patch.setenv("MLFLOW_TRACKING_URI", store)
         out = home / "run"
         names = ["tensorboard", "wandb", "mlflow", "csv"]
-        phalanx.train("digits", settings=SMALL | {"train.length": "8st"}, out=out, log=names)
+        settings = SMALL | {"train.length": "8st", "log.notify": ["true s3cret"]}
+        phalanx.train("digits", settings=settings, out=out, log=names)
         phalanx.train(resume=out, settings={"train.length": "16st"})
         yield out, store
 
@@ -77,6 +78,7 @@ def test_tensorboard_reads_the_curves(logged: tuple[Path, str]) -> None:
     assert {"train/lr", "val/top3", "system/process_memory", "speed/samples_per_s"} <= set(points)
     text = found.Tensors("config/text_summary")[0].tensor_proto.string_val[0].decode()
     assert "model.name: wrn10_1" in text
+    assert "notify" not in text
 
 
 def test_wandb_goes_on_in_the_same_run(logged: tuple[Path, str]) -> None:
@@ -99,6 +101,10 @@ def test_mlflow_goes_on_in_the_same_run(logged: tuple[Path, str]) -> None:
     losses = [record["loss"] for record in read_events(run) if record["kind"] == "step"]
     assert [(one.step, one.value) for one in history] == list(zip([4, 8, 12, 16], losses, strict=True))
     assert [one.path for one in client.list_artifacts(found.info.run_id)] == ["config.yaml"]
+    recipe = mlflow.artifacts.load_text(f"{found.info.artifact_uri}/config.yaml")
+    assert "name: wrn10_1" in recipe
+    assert "s3cret" in (run / "config.yaml").read_text()
+    assert "s3cret" not in f"{recipe} {found.data.params}"
 
 
 def test_csv_has_a_row_for_each_event(logged: tuple[Path, str]) -> None:

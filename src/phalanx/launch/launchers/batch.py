@@ -107,12 +107,6 @@ def batch_job(plan: LaunchPlan, run: Path, resources: Resources, scheduler: Sche
 
 
 def _resources(plan: LaunchPlan) -> Resources:
-    if plan.hosts or plan.sync or plan.servers_on:
-        raise UserError(
-            f"--launcher {plan.launcher} chooses the hosts",
-            why="-H, --ips, --servers-on or --sync-dst-dir is given",
-            remedy="leave these out; set the number of hosts with --nodes",
-        )
     options, counts = plan.batch, role_counts(plan.request.resolved.config)
     nodes, evaluator_nodes = options.nodes or 1, int(plan.evaluator_on is not None)
     if nodes - evaluator_nodes > counts["trainer"]:
@@ -133,11 +127,11 @@ def _resources(plan: LaunchPlan) -> Resources:
             why="the job requests one node",
             remedy="request one more: --nodes 2",
         )
-    if (options.pe is None) == (plan.launcher == "sge"):
+    if plan.launcher == "sge" and options.pe is None:
         raise UserError(
-            "--launcher sge needs --pe" if options.pe is None else f"--launcher {plan.launcher} has no --pe",
+            "--launcher sge needs --pe",
             why="Grid Engine gives several slots only to jobs with a parallel environment",
-            remedy="--pe NAME; qconf -spl lists them" if options.pe is None else "leave it out",
+            remedy="--pe NAME; qconf -spl lists them",
         )
     refuse_lines([*options.directives, options.partition or "", options.account or "", options.pe or ""], "--directive")
     refuse_lines([plan.evaluator_on or ""], "--evaluator-on")

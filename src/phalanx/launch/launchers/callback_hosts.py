@@ -53,18 +53,6 @@ class Cluster(Protocol):
         ...
 
 
-def refuse_host_options(plan: LaunchPlan) -> None:
-    """Refuse options that name hosts: the cluster chooses them."""
-    named = plan.hosts or plan.evaluator_on
-    given = [name for name, value in {"hosts": named, "--sync-dst-dir": plan.sync}.items() if value]
-    if given:
-        raise UserError(
-            f"--launcher {plan.launcher} chooses the hosts",
-            why="hosts are named" if given[0] == "hosts" else "--sync-dst-dir is given",
-            remedy="leave -H, --ips, --servers-on, --evaluator-on and --sync-dst-dir out; set the number with --nodes",
-        )
-
-
 def agent_count(plan: LaunchPlan) -> int:
     """The number of agents: --nodes, or one for each trainer. Servers share hosts with trainers."""
     trainers = plan.request.resolved.config.exchange.workers

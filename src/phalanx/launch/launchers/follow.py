@@ -23,7 +23,7 @@ _FORGOTTEN_S = 60.0  # without an answer from the scheduler, the job counts as e
 
 
 class Cancelled(BaseException):
-    """Ctrl-C, or SIGTERM. Not an Exception, so that no `except Exception` catches it."""
+    """Ctrl-C, SIGTERM or SIGHUP. Not an Exception, so that no `except Exception` catches it."""
 
 
 def follow(scheduler: Scheduler, job: str, run: Path, log: Path, console: Console, out: TextIO) -> int:
@@ -124,15 +124,21 @@ class Tail:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """While entered, Ctrl-C and SIGTERM raise Cancelled."""
+def interruptible(*, hangup: bool = False) -> Iterator[None]:
+    """While entered, Ctrl-C and SIGTERM raise Cancelled; with `hangup` the terminal's end, too (not under nohup)."""
 
     def raise_it(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:  # the shell and the kernel both send it: a second one would end the cleaning up
+            signal.signal(number, signal.SIG_IGN)
+            before.pop(number, None)
         raise Cancelled
 
-    before: dict[int, Callable[..., object] | int | None] = {
-        number: signal.signal(number, raise_it) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    numbers: list[int] = [signal.SIGINT, signal.SIGTERM]
+    if hangup and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before: dict[int, Callable[..., object] | int | None] = {}
+    for number in numbers:
+        before[number] = signal.signal(number, raise_it)
     try:
         yield
     finally:

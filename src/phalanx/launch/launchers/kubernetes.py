@@ -60,35 +60,40 @@ def start(plan: LaunchPlan, console: Console) -> int:
         _say(console, f"note: {note}")
     target = KubernetesJob(pods.name, plan.kubernetes.namespace)
     check(target, pods, manifest)
-    target.create(pods, manifest)
     here = RUNS / pods.name
-    here.mkdir(parents=True, exist_ok=True)
-    Submitted(KUBERNETES, str(target)).write(here)
-    _say(console, f"created job {target}; from any terminal: phalanx status, logs or stop {PREFIX}{target}")
-    if plan.kubernetes.claim:
-        _say(console, f"run folder, on the volume: {run}")
-    if not plan.kubernetes.queue and not _begin(target, pods, manifest, console):
-        return 128 + signal.SIGINT
+    target.create(pods, manifest)
+    if ended := _begin(target, pods, manifest, here, run, console):
+        return ended
     if plan.batch.detach:
         return _detach(target, console)
     return follow(target, None if plan.kubernetes.claim else here / LOGS, console)
 
 
-def _begin(target: KubernetesJob, pods: Pods, manifest: Manifest, console: Console) -> bool:
-    """Start the Job; with --gang, once there is room. A Job that does not begin is removed."""
+def _begin(
+    target: KubernetesJob, pods: Pods, manifest: Manifest, here: Path, run: Path, console: Console
+) -> int | None:
+    """Start the Job; with --gang, once there is room. One that does not begin is removed; returns its exit code."""
     try:
-        with interruptible():
-            if pods.options.gang:
-                await_room(target.kubectl, target.name, manifest["spec"]["template"]["spec"], pods.count, console)
-        target.begin()
+        with interruptible(hangup=True):
+            here.mkdir(parents=True, exist_ok=True)
+            Submitted(KUBERNETES, str(target)).write(here)
+            _say(console, f"created job {target}; from any terminal: phalanx status, logs or stop {PREFIX}{target}")
+            if pods.options.claim:
+                _say(console, f"run folder, on the volume: {run}")
+            spec = manifest["spec"]["template"]["spec"]
+            if pods.options.gang and not await_room(target.kubectl, target.name, spec, pods.count, console):
+                _say(console, f"job {target} was stopped and deleted; it had not begun")
+                return 128 + signal.SIGTERM
+        if not pods.options.queue:
+            target.begin()
     except Cancelled:
         target.remove()
         _say(console, f"job {target} had not begun; it was removed")
-        return False
+        return 128 + signal.SIGINT
     except BaseException:
         target.remove()
         raise
-    return True
+    return None
 
 
 def _detach(target: KubernetesJob, console: Console) -> int:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -19,11 +18,13 @@ from phalanx.launch.launchers.follow import Cancelled, interruptible
 from phalanx.launch.launchers.kubectl import KubectlError
 from phalanx.launch.launchers.kubernetes_job import KubernetesJob
 from phalanx.launch.launchers.kubernetes_state import JobState, PodHistory, PodState, exit_code
+from phalanx.launch.launchers.manifests import GRACE_S
 from phalanx.runs.folder import log_path
 
 _LOOK_S = 1.0
 _HOPELESS_S = 60.0  # that a reason which does not go away by itself may last
 _SILENT_S = 120.0  # without an answer of the cluster
+_OVERDUE_S = GRACE_S + 15.0  # for pods that were told to end, until their nodes count as lost
 _MOST_LOGS = 16  # pods whose lines are kept here; each takes a process
 
 
@@ -53,6 +54,7 @@ class Follower:
         self._history = PodHistory()
         self._said = ""
         self._hopeless_since: float | None = None
+        self._ending_since: float | None = None
         self._restarts = 0
 
     def watch(self) -> int:
@@ -71,7 +73,7 @@ class Follower:
             self.logs.follow(state)
             if state.over:
                 return self._end(state)
-            if left := state.unreachable(datetime.now(UTC)):
+            if left := self._overdue(state):
                 return self._leave(left)
             self._give_up(state)
             time.sleep(_LOOK_S)
@@ -101,10 +103,16 @@ class Follower:
             remedy="correct the image, the volume or the resources that are asked for, and launch again",
         )
 
+    def _overdue(self, state: JobState) -> list[PodState]:
+        """Pods that their nodes should have ended long ago, by the clock here: the cluster's may differ."""
+        now = time.monotonic()
+        self._ending_since = (self._ending_since or now) if state.unended else None
+        return state.unended if self._ending_since is not None and now - self._ending_since > _OVERDUE_S else []
+
     def _leave(self, left: Sequence[PodState]) -> int:
         """The rest of the job is on a node that does not answer: its pods cannot be seen to end."""
         self.logs.close()
-        _say(self._console, f"job {self._job} has failed: the node of {left[0].where} does not answer")
+        _say(self._console, f"job {self._job} has not ended: the node of {left[0].where} does not answer")
         names = " ".join(pod.name for pod in left)
         _say(
             self._console,
@@ -149,9 +157,8 @@ class LogReaders:
     def follow(self, state: JobState) -> None:
         """Read the logs of pods that have begun."""
         for pod in state.pods:
-            begun = pod.phase != "Pending" and (pod.running or pod.code is not None)
             wanted = pod.index == 0 or (self._folder is not None and len(self._readers) < _MOST_LOGS)
-            if begun and wanted and pod.name not in self._readers:
+            if pod.begun and wanted and pod.name not in self._readers:
                 self._start(pod)
 
     def _start(self, pod: PodState) -> None:

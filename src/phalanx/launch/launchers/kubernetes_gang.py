@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.text import Text
 
 from phalanx.errors import UserError
-from phalanx.launch.launchers.follow import Cancelled
 from phalanx.launch.launchers.kubectl import Kubectl, KubectlError
 from phalanx.launch.launchers.kubernetes_quota import quota_room
 from phalanx.launch.launchers.kubernetes_room import room
@@ -31,13 +30,13 @@ def refuse_gang(kubectl: Kubectl) -> None:
         ) from error
 
 
-def await_room(kubectl: Kubectl, job: str, pod: Mapping[str, Any], count: int, console: Console) -> None:
-    """Wait until `count` pods with this spec have room, and say how many have none. Cancelled if the job is deleted."""
+def await_room(kubectl: Kubectl, job: str, pod: Mapping[str, Any], count: int, console: Console) -> bool:
+    """Wait until `count` pods with this spec have room, and say how many have none. False if the job is deleted."""
     shown, answered = count, time.monotonic()
     while True:
         try:
             if not kubectl.exists("job", job):
-                raise Cancelled  # by `phalanx stop`
+                return False  # by `phalanx stop`
             found = min(room(pod, count, *_look(kubectl)), quota_room(pod, count, kubectl.quotas()).now)
             answered = time.monotonic()
         except KubectlError:
@@ -46,7 +45,7 @@ def await_room(kubectl: Kubectl, job: str, pod: Mapping[str, Any], count: int, c
             found = shown
         else:
             if found >= count:
-                return
+                return True
         if found != shown:
             text = f"job {job} is waiting for room for {count - found} of {count} pods; it holds nothing until then"
             console.print(Text(text), soft_wrap=True)

@@ -138,13 +138,18 @@ def check(job: KubernetesJob, pods: Pods, manifest: Manifest) -> None:
 def _check_quotas(kubectl: Kubectl, pods: Pods, manifest: Manifest) -> None:
     """All pods together: the cluster itself would make some of them, and then no more."""
     found = quota_room(manifest["spec"]["template"]["spec"], pods.count, kubectl.quotas())
-    waits = pods.options.gang or pods.options.queue
-    if found.ever < pods.count or (found.now < pods.count and not waits):
+    never = found.ever < pods.count
+    if never or (found.now < pods.count and not _waits_for_room(pods)):
         raise UserError(
-            f"the namespace has room for {found.now} of this job's {pods.count} pods",
+            f"the namespace has room for {found.ever if never else found.now} of this job's {pods.count} pods",
             why=found.why,
-            remedy="ask for less" + ("" if found.ever < pods.count else ", wait until others have ended, or --gang"),
+            remedy="ask for less" + ("" if never else ", wait until others have ended, or --gang"),
         )
+
+
+def _waits_for_room(pods: Pods) -> bool:
+    """Whether a quota that is full only now is no reason to refuse the job."""
+    return pods.options.gang or pods.options.queue is not None
 
 
 def _check_pod(kubectl: Kubectl, pods: Pods, manifest: Mapping[str, Any]) -> None:
@@ -155,7 +160,8 @@ def _check_pod(kubectl: Kubectl, pods: Pods, manifest: Mapping[str, Any]) -> Non
     try:
         kubectl.create("creating pods", [pod], "--dry-run=server")
     except KubectlError as error:
-        if not error.may_not:
+        full_now = _waits_for_room(pods) and "exceeded quota" in error.said  # that it ever has room was checked
+        if not error.may_not and not full_now:
             raise UserError(
                 "the cluster refuses the pods of this job",
                 why=error.said,
@@ -170,7 +176,7 @@ def cluster_job(run: Path | None) -> KubernetesJob | None:
 
 
 def role_logs(state: JobState, role: str | None) -> Sequence[PodState]:
-    """The pods whose logs are asked for, of a role or all."""
+    """The pods whose logs are asked for, of a role or all. Those that have not begun have none."""
     found = [pod for pod in state.pods if role in (None, pod.role, pod.name)]
     if not found:
         roles = ", ".join(dict.fromkeys(pod.role for pod in state.pods))
@@ -179,4 +185,11 @@ def role_logs(state: JobState, role: str | None) -> Sequence[PodState]:
             why=f"there are {roles}" if roles else f"it is {state.text}",
             remedy="with --volume-claim, every role also writes its log to RUN/logs on the volume",
         )
-    return found
+    begun = [pod for pod in found if pod.begun]
+    if not begun:
+        raise UserError(
+            f"no pod of {role or 'the job'} has begun",
+            why=f"the job is {state.text}",
+            remedy="try again when it runs; phalanx status shows the state of each pod",
+        )
+    return begun

@@ -1,7 +1,7 @@
 """Whether a namespace's quotas leave room for all pods of a job. A quota itself refuses them one by one."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from phalanx.launch.launchers.kubernetes_room import PODS, limits, quantity, requests
@@ -11,7 +11,10 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class QuotaRoom:
-    """How many pods fit now, how many would if nothing else were there, and what the tightest quota says."""
+    """How many pods fit now, how many would if nothing else were there, and the quota that says so.
+
+    `why` is of the quota that never has room for all; without one, of the tightest now.
+    """
 
     now: int
     ever: int
@@ -31,9 +34,10 @@ def quota_room(pod: Object, count: int, quotas: Iterable[Object]) -> QuotaRoom:
                 continue
             hard, used = quantity(text), quantity(status.get("used", {}).get(name, "0"))
             now, ever = (max(0, min(count, int(left / wanted[name] + 1e-6))) for left in (hard - used, hard))
-            if now < found.now:
+            if ever < found.ever or (now < found.now and found.ever == count):
                 told = f"quota {quota['metadata']['name']}: {name} is limited to {text}, and in use are"
-                found = QuotaRoom(now, min(ever, found.ever), f"{told} {status.get('used', {}).get(name, '0')}")
+                found = replace(found, why=f"{told} {status.get('used', {}).get(name, '0')}")
+            found = replace(found, now=min(now, found.now), ever=min(ever, found.ever))
     return found
 
 

@@ -7,7 +7,6 @@ import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Literal
 
 from phalanx.errors import EXIT_OURS, EXIT_REFORM, EXIT_USER, UserError, parse_error
@@ -23,7 +22,6 @@ _HOPELESS = (
 )
 _LOST = re.compile(r"^stopped at step [\d,]+: (.+?);? step .*$", re.MULTILINE)  # the last line of one that lost another
 _REMOVED = re.compile(r"[Pp]od \S+/(\S+) has condition DisruptionTarget")
-_OVERDUE_S = 15.0  # also for clocks that differ
 _EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 
 
@@ -54,11 +52,15 @@ class PodState:
     wait: str = ""
     hopeless: bool = False
     created: str = ""
-    ends_by: str = ""  # of one that is being ended: when its node ends it at the latest
 
     @property
     def running(self) -> bool:
         return self.phase == "Running" and self.code is None
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has a log: not one whose container is being made, or that was evicted without one."""
+        return self.phase != "Pending" and (self.running or self.code is not None)
 
     @property
     def failed(self) -> bool:
@@ -119,13 +121,11 @@ class JobState:
     def running(self) -> int:
         return sum(pod.running for pod in self.pods)
 
-    def unreachable(self, now: datetime) -> list[PodState]:
-        """The pods that keep a job from ending, if their nodes should have ended all of them long ago."""
+    @property
+    def unended(self) -> list[PodState]:
+        """The pods that keep a job from ending, if all of them were told to end."""
         left = [pod for pod in self.pods if pod.code is None and pod.phase in ("Pending", "Running", "Unknown")]
-        overdue = all(
-            pod.ends_by and (now - datetime.fromisoformat(pod.ends_by)).total_seconds() > _OVERDUE_S for pod in left
-        )
-        return left if self.kind == "stopping" and overdue else []
+        return left if self.kind == "stopping" and all(pod.deleted for pod in left) else []
 
     @property
     def text(self) -> str:
@@ -205,7 +205,6 @@ def _pod(pod: Object, events: Sequence[Object]) -> PodState:
         "deletionTimestamp" in metadata,
         disrupted.get("message", "") if disrupted.get("status") == "True" else "",
         created=metadata.get("creationTimestamp", ""),
-        ends_by=metadata.get("deletionTimestamp", ""),
     )
     if "terminated" in now:
         end = now["terminated"]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from phalanx.errors import UserError
 from phalanx.launch.agent_handle import AgentHandle
 from phalanx.launch.channel import Channel, InProcessChannel, OnDisconnect, OnMessage
 from phalanx.launch.dry_run import show_plan
@@ -20,12 +19,6 @@ from phalanx.runs.folder import create_run
 
 def start(plan: LaunchPlan, console: Console) -> int:
     """Run the job here, or show what that would do."""
-    if any(not host.is_here for host in plan.hosts) or plan.sync or plan.evaluator_on:
-        raise UserError(
-            "--launcher local uses this machine only",
-            why="other hosts are named",
-            remedy="leave them out, or use --launcher ssh",
-        )
     if plan.dry_run:
         return show_plan(plan, [Host("localhost")], None, console)
     folder = plan.request.resume or create_run(plan.request.out, plan.request.resolved.config.name)

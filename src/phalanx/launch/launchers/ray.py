@@ -13,7 +13,7 @@ from rich.console import Console
 from phalanx.errors import UserError
 from phalanx.launch.launchers.batch_script import share
 from phalanx.launch.launchers.callback_agent import CALLBACK
-from phalanx.launch.launchers.callback_hosts import agent_count, refuse_host_options, supervise_callbacks
+from phalanx.launch.launchers.callback_hosts import agent_count, supervise_callbacks
 from phalanx.launch.launchers.worker_resources import WorkerResources
 from phalanx.launch.plan import LaunchPlan
 from phalanx.launch.remote_shell import HostCheck
@@ -24,7 +24,6 @@ _CONNECT_S = 10.0
 
 def start(plan: LaunchPlan, console: Console) -> int:
     """Run the job on the cluster, or show what it would request."""
-    refuse_host_options(plan)
     agents = agent_count(plan)
     needs = replace(plan.needs, cpus=plan.needs.cpus or 1)
     cluster = RayCluster(

@@ -21,7 +21,7 @@ from rich.console import Console
 from phalanx.errors import UserError
 from phalanx.launch.launchers.batch_script import parse_time, share
 from phalanx.launch.launchers.callback_agent import CALLBACK
-from phalanx.launch.launchers.callback_hosts import agent_count, refuse_host_options, supervise_callbacks
+from phalanx.launch.launchers.callback_hosts import agent_count, supervise_callbacks
 from phalanx.launch.launchers.manifests import job_name
 from phalanx.launch.launchers.worker_resources import WorkerResources
 from phalanx.launch.plan import LaunchPlan
@@ -36,7 +36,6 @@ _OVER = ("STOPPED", "FAILED", "SUCCEEDED")
 
 def start(plan: LaunchPlan, console: Console) -> int:
     """Run the job in containers, or show what it would request."""
-    refuse_host_options(plan)
     cluster = _yarn(plan)
     if plan.dry_run:
         print_line(console, f"would post to {cluster.url}/app/v1/services:")

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from phalanx.config.resolve import flatten
+import yaml
+
+from phalanx.config.resolve import SECRET, flatten
 from phalanx.config.text import read_json
 from phalanx.errors import UserError
 from phalanx.runs.folder import RunFolder, write_run_file
@@ -30,6 +32,15 @@ class LoggedRun:
         return self.folder.resolve().name
 
     @property
+    def recipe(self) -> str:
+        """config.yaml without a secret: services show it to others."""
+        tree = RunFolder(self.folder).layer().values
+        section, _, name = SECRET.partition(".")
+        if isinstance(tree.get(section), dict):
+            tree[section].pop(name, None)
+        return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+    @property
     def confusion(self) -> Path | None:
         """The picture of the confusion matrix, if `phalanx eval` has drawn one."""
         path = self.folder / EVALUATION / "confusion.png"
@@ -46,7 +57,9 @@ class LoggedRun:
 
 
 def logged_run(folder: Path, project: str) -> LoggedRun:
-    return LoggedRun(folder, project, flatten(RunFolder(folder).layer().values))
+    """With all settings but a secret, as in its recipe."""
+    config = flatten(RunFolder(folder).layer().values)
+    return LoggedRun(folder, project, {key: value for key, value in config.items() if key != SECRET})
 
 
 def _kept(folder: Path) -> dict[str, dict[str, str]]:

@@ -40,7 +40,7 @@ class MlflowLogger:
         params = [entities.Param(name, str(value)[:_LONGEST]) for name, value in run.config.items()]
         for first in range(0, len(params), _PARAMS):
             self._client.log_batch(self._id, params=params[first : first + _PARAMS])
-        self._client.log_artifact(self._id, str(run.folder / "config.yaml"))
+        self._client.log_text(self._id, run.recipe, "config.yaml")
 
     def rewind(self, step: int) -> None:
         """MLflow keeps all points, with their times."""
