@@ -40,7 +40,7 @@ def measure(config: RunConfig, spec: ModelSpec, settings: Settings) -> Precision
     if cost.flops is None:
         return PrecisionTimes(host, why_not="the model's work could not be counted")
     if cost.flops < WORTH_TIMING:
-        return PrecisionTimes(host, why_not=f"{cost.flops / 1e9:.2g} GFLOP a step are not worth timing")
+        return PrecisionTimes(host, why_not=f"{cost.flops / 1e9:.2g} GFLOP a micro-batch are not worth timing")
     try:
         cost = time_precisions(cost, config, spec, settings)
     except NotTimed as error:
