@@ -18,38 +18,44 @@ find_python() {
 # PyTorch's own index of builds without CUDA: torch and torchvision that belong together, 1.3 GB with all else instead of 5.5.
 cpu_index=https://download.pytorch.org/whl/cpu
 
-# install_torch BUILD: as PHALANX_TORCH has it: cpu, or the address of an index, or empty for the package registry's.
-install_torch() {
+# torch_index BUILD: the index that PHALANX_TORCH names: cpu, or an address, or empty for the package registry.
+torch_index() {
     case $1 in
-    '') return ;;
-    cpu) index=$cpu_index ;;
-    *://*) index=$1 ;;
+    '') ;;
+    cpu) printf '%s\n' "$cpu_index" ;;
+    *://*) printf '%s\n' "$1" ;;
     *)
         say "PHALANX_TORCH=$1 is neither cpu nor the address of an index, such as $cpu_index"
         exit 2
         ;;
     esac
-    "$root/.venv/bin/pip" install --quiet --disable-pip-version-check --index-url "$index" torch torchvision >&2
 }
+
+pip_install() { "$root/.venv/bin/pip" install --quiet --disable-pip-version-check "$@" >&2; }
 
 # make_env EXTRAS: "" for the program, "[dev]" for the program and its checks.
 make_env() {
     extras=$1
     wanted=$(cat "$root/pyproject.toml" "$root/dev/env.sh" | cksum)$extras
     stamp=$root/.venv/.phalanx$extras # a line about what is installed, and one with the PHALANX_TORCH of that time
-    before=$(sed -n 2p "$stamp" 2>/dev/null || true)
+    stamps=$(cat "$root"/.venv/.phalanx* 2>/dev/null || true) # all of them name the same torch
+    before=$(printf '%s\n' "$stamps" | sed -n 2p)
     torch=${PHALANX_TORCH-$before}
     [ -f "$stamp" ] && [ "$(sed -n 1p "$stamp")" = "$wanted" ] && [ "$torch" = "$before" ] && return
     python=$(find_python) || exit 2
+    index=$(torch_index "$torch") || exit 2
     size="PyTorch with its CUDA libraries is about 5.5 GB; PHALANX_TORCH=cpu installs one without: 1.3 GB in all"
     [ -z "$torch" ] || size="PyTorch of PHALANX_TORCH=$torch"
     say "Setting up $root/.venv (once; $size: one to three minutes) …"
-    if ! [ -x "$root/.venv/bin/pip" ] && ! "$python" -m venv --clear "$root/.venv"; then
+    anew=no
+    [ -x "$root/.venv/bin/pip" ] || anew=yes
+    [ -z "$stamps" ] || [ "$torch" = "$before" ] || anew=yes # pip takes any build of torch that is there for the right one
+    if [ "$anew" = yes ] && ! "$python" -m venv --clear "$root/.venv"; then
         say "The virtual environment could not be made. On Debian and Ubuntu: apt install python3-venv"
         exit 2
     fi
-    if ! install_torch "$torch" ||
-        ! "$root/.venv/bin/pip" install --quiet --disable-pip-version-check --editable "$root$extras" >&2; then
+    if { [ -n "$index" ] && ! pip_install --index-url "$index" torch torchvision; } ||
+        ! pip_install --editable "$root$extras"; then
         say "The packages could not be installed (see above). Is a package registry within reach, and is the disk full?"
         exit 2
     fi

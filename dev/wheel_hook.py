@@ -73,7 +73,7 @@ def platform_tag(machine: str, libraries: Iterable[Path]) -> str:
     architecture = machine.partition("-")[0]
     if "-darwin" in machine:
         return f"macosx_{LEAST_MACOS.replace('.', '_')}_{architecture}"
-    if not machine.endswith("-gnu"):
+    if "-linux" not in machine or "musl" in machine:  # Fedora's gcc names its vendor, and no glibc
         return f"linux_{architecture}"
     needed = max([LEAST_GLIBC, *(version for library in libraries for version in glibc_versions(library))])
     return f"manylinux_{needed[0]}_{needed[1]}_{architecture}"

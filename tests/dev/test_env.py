@@ -1,4 +1,7 @@
-"""dev/env.sh: which PyTorch ./phalanx and ./check install. pip is a script that notes what it is asked for."""
+"""dev/env.sh: which PyTorch ./phalanx and ./check install. pip is a script that notes what it is asked for.
+
+PYTHON is a script, too: it makes virtual environments that have nothing but this pip.
+"""
 
 import subprocess
 import sys
@@ -15,16 +18,20 @@ def checkout(tmp_path: Path) -> Path:
     for name in ("dev/env.sh", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    pip = tmp_path / ".venv" / "bin" / "pip"
-    pip.parent.mkdir(parents=True)
-    pip.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
-    pip.chmod(0o755)
+    script(tmp_path / "pip", f'echo "$@" >>{tmp_path}/asked')
+    make = f'rm -rf "$4"; mkdir -p "$4/bin"; cp {tmp_path}/pip "$4/bin"'
+    script(tmp_path / "python", f'case "$*" in "-m venv --clear "*) {make} ;; *) exec {sys.executable} "$@" ;; esac')
     return tmp_path
 
 
-def make_env(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    script = f'set -eu; root={checkout}; . "$root/dev/env.sh"; make_env ""'
-    environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, **variables}
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def make_env(checkout: Path, extras: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    script = f'set -eu; root={checkout}; . "$root/dev/env.sh"; make_env "{extras}"'
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": str(checkout / "python"), **variables}
     return subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -47,6 +54,21 @@ def test_the_build_of_torch_is_chosen_once_and_kept(checkout: Path) -> None:
     (checkout / "pyproject.toml").write_text("newer")
     assert make_env(checkout).returncode == 0
     assert asked(checkout) == [CPU, ours]
+
+
+def test_another_build_of_torch_needs_an_environment_made_anew(checkout: Path) -> None:
+    marker = checkout / ".venv" / "torch of the registry"
+    assert make_env(checkout).returncode == 0
+    marker.touch()
+    assert make_env(checkout, "[dev]").returncode == 0
+    assert make_env(checkout, PHALANX_TORCH="gpu").returncode == 2
+    assert marker.exists()
+    asked(checkout)
+    assert make_env(checkout, PHALANX_TORCH="cpu").returncode == 0
+    assert not marker.exists()
+    assert asked(checkout) == [CPU, f"--editable {checkout}"]
+    assert make_env(checkout, "[dev]").returncode == 0  # its stamp was of the other build
+    assert asked(checkout) == [CPU, f"--editable {checkout}[dev]"]
 
 
 def test_another_index_can_be_named_and_anything_else_is_refused(checkout: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,15 @@ import torch
 
 from phalanx.config.role import Role
 from phalanx.config.schema import MachineConfig
-from phalanx.engine import precision
-from phalanx.engine.precision import settle_precision
-from phalanx.engine.step_cost import count_work, time_precisions
+from phalanx.engine import micro_batch_memory, precision, step_cost
+from phalanx.engine.micro_batch_memory import measure_need
+from phalanx.engine.precision import measure, settle_precision
+from phalanx.engine.step_cost import NAME, count_work, time_precisions
 from phalanx.exchange.rendezvous import LocalRendezvous
 from phalanx.machine.job_settings import JobSettings, choose_for_job, report_machine
 from phalanx.machine.precision import PRECISIONS
 from phalanx.machine.settings import Settings, settings_for
+from phalanx.machine.timings import path_of, timings
 from phalanx.models.build import build_model
 from phalanx.native.features import SWITCH
 from tests.engine.tiny import TinyRun, tiny_run
@@ -71,9 +74,30 @@ def test_precisions_are_timed_once_a_machine(monkeypatch: pytest.MonkeyPatch, tm
     (kept,) = tmp_path.rglob("precisions.json")
     assert "wrn10_1" in kept.read_text()
     assert time_precisions(work, run.config, run.spec, settings) == cost
-    found = {key: dict.fromkeys(PRECISIONS, 7.0) for key, each in json.loads(kept.read_text()).items()}
-    kept.write_text(json.dumps(found))
-    assert time_precisions(work, run.config, run.spec, settings).seconds == dict.fromkeys(PRECISIONS, 7.0)
+    sevens = dict.fromkeys(PRECISIONS, 7.0)
+    kept.write_text(json.dumps({key: {"samples": 4, **sevens} for key in json.loads(kept.read_text())}))
+    with timings(NAME):  # while another run times another model
+        known = time_precisions(work, run.config, run.spec, settings)
+    assert (known.timed, known.seconds) == (4, sevens)
+    other_layout = time_precisions(work, run.config, run.spec, replace(settings, channels_last=False))
+    assert other_layout.seconds != sevens
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_what_is_too_large_is_timed_with_less_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tiny_run(*MODEL)
+    _, settings = settings_of(run, "avx512-bf16", monkeypatch)
+    monkeypatch.setattr(precision, "WORTH_TIMING", 0)
+    monkeypatch.setattr(step_cost, "_STEP_S", 0.0)
+    assert measure(run.config, run.spec, settings).why_not == "a step takes more than 0 s: too long to time"
+    monkeypatch.setattr(step_cost, "_STEP_S", 60.0)
+    need = measure_need(run.config, run.spec, replace(settings, dtype=torch.float32))
+    for room, said in ((2.5, (2, "")), (0.5, (0, "there is no memory to time a step in fp32"))):
+        free = (need.fixed + room * need.sample) / 0.8
+        monkeypatch.setattr(micro_batch_memory, "free_bytes", lambda device, free=free: free)
+        measured = measure(run.config, run.spec, settings)
+        assert (measured.samples, measured.why_not) == said
+        path_of(NAME).unlink(missing_ok=True)
 
 
 @pytest.mark.usefixtures("own_cache")

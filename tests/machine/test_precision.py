@@ -20,7 +20,7 @@ def times(fp32: float, bf16: float, host: str = "h1") -> PrecisionTimes:
         (
             1.9,
             2.0,
-            "bf16 (a step of 8: 2.0 s, fp32 1.9 s; no 10 % between them, and the CPU has AVX512-BF16; "
+            "bf16 (a step of 8: 2.0 s, fp32 1.9 s; no 10 % between them; the flags say AVX512-BF16 present; "
             "measured on this machine)",
         ),
     ],
@@ -38,7 +38,14 @@ def test_all_wait_for_the_slowest_host() -> None:
     assert faster_precision(FLAGS, arrived) == decision
 
 
+def test_what_is_said_holds_for_all_workers() -> None:
+    of_four = Decision("bf16", "all 4 workers have AMX")
+    decision = faster_precision(of_four, [times(1.9, 2.0), PrecisionTimes("h2", why_not="a step could not be timed")])
+    near = "no 10 % between them; the flags say all 4 workers have AMX"
+    assert str(decision) == f"bf16 (a step of 8: 2.0 s, fp32 1.9 s; {near}; measured on h1)"
+
+
 def test_what_is_not_timed_goes_by_the_flags() -> None:
-    why = "1.2 GFLOP a step are not worth timing"
+    why = "1.2 GFLOP a micro-batch are not worth timing"
     decision = faster_precision(FLAGS, [PrecisionTimes("h1", why_not=why), PrecisionTimes("h1")])
     assert str(decision) == f"bf16 (AVX512-BF16 present; {why})"

@@ -36,7 +36,7 @@ def test_a_small_step_has_one_thread() -> None:
     two = replace(chosen(device="cpu"), threads=2)
     small = two.for_work(0.1 * WORTH_THREADS)
     assert small.threads == small.decisions["threads"].value == 1
-    assert "GFLOP a step: 2 gain little" in small.decisions["threads"].reason
+    assert "GFLOP a micro-batch: 2 gain little" in small.decisions["threads"].reason
     assert two.for_work(WORTH_THREADS) == two.for_work(None) == two  # enough, or nobody knows
     given = chosen(device="cpu", threads=2)
     assert given.for_work(1.0) == given

@@ -1,6 +1,8 @@
 """The CPU that code believes in, and what is held to it."""
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
 
@@ -55,6 +57,16 @@ def test_torch_and_the_compiler_are_held_to_what_is_left(monkeypatch: pytest.Mon
     assert compiler_architecture() == "x86-64-v3"
     done = subprocess.run([sys.executable, "-c", CAPABILITY], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "AVX2"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or shutil.which("gcc") is None, reason="needs gcc for x86-64")
+def test_what_is_compiled_for_bf16_has_its_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "real_features", lambda: LEVELS["amx"])
+    monkeypatch.setenv(SWITCH, "avx512-bf16")
+    ask = ["gcc", f"-march={compiler_architecture()}", "-dM", "-E", "-x", "c", "/dev/null"]
+    macros = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+    assert "__AVX512BF16__" in macros
+    assert "__AMX_TILE__" not in macros
 
 
 def test_what_is_only_claimed_is_asked_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from dev.wheel_hook import glibc_versions
+from dev.wheel_hook import glibc_versions, platform_tag
 
 from phalanx.native.build import shipped_library, shipped_name
 from phalanx.native.compiler import sources
@@ -73,6 +73,17 @@ def test_a_wheel_has_each_source_for_each_level_and_names_the_glibc_they_need(wh
     interpreter, abi, platform = wheel.stem.split("-")[-3:]
     assert (interpreter, abi) == ("py3", "none")
     assert platform == f"manylinux_2_{max(17, needed[1])}_{here}"
+
+
+def test_the_platform_is_read_from_any_compilers_machine() -> None:
+    for machine, tag in (
+        ("x86_64-linux-gnu", "manylinux_2_17_x86_64"),
+        ("x86_64-redhat-linux", "manylinux_2_17_x86_64"),
+        ("aarch64-suse-linux", "manylinux_2_17_aarch64"),
+        ("x86_64-alpine-linux-musl", "linux_x86_64"),
+        ("arm64-apple-darwin23.6.0", "macosx_11_0_arm64"),
+    ):
+        assert platform_tag(machine, []) == tag
 
 
 @needs_gcc

@@ -236,7 +236,7 @@ def test_what_auto_settled_is_written_down_and_kept(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PHALANX_CPU", "avx512-bf16")
     said = train(out, *auto)
     assert "device: cpu (no GPU found), bf16 (AVX512-BF16 present; " in said
-    assert "GFLOP a step are not worth timing)" in said
+    assert "GFLOP a micro-batch are not worth timing)" in said
     began = machine()
     assert "auto" not in [began[name] for name in JOB_WIDE]
     monkeypatch.setenv("PHALANX_CPU", "avx2")

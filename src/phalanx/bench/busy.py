@@ -23,13 +23,20 @@ class BusyProcesses:
         self._number = number
 
     def __enter__(self) -> "BusyProcesses":
-        for _ in range(self._number):
-            self._processes.append(subprocess.Popen([sys.executable, "-c", _PROGRAM], start_new_session=True))
+        try:
+            for _ in range(self._number):
+                self._processes.append(subprocess.Popen([sys.executable, "-c", _PROGRAM], start_new_session=True))
+        except BaseException:  # such as a limit on processes: the context that would end the others never begins
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for process in self._processes:
             process.kill()
         for process in self._processes:

@@ -51,11 +51,11 @@ def _by_model(settings: Settings) -> dict[str, str]:
     if settings.dtype == torch.bfloat16:
         known = sum(isinstance(each, dict) for each in read_timings(NAME).values())
         rows["precision of a run"] = (
-            f"a step of {WORTH_TIMING / 1e9:.0f} GFLOP or more is timed in bf16 and fp32, and the faster is taken "
-            f"({known} timed so far, in {path_of(NAME)})"
+            f"a micro-batch of {WORTH_TIMING / 1e9:.0f} GFLOP or more is timed in bf16 and fp32, and the faster "
+            f"is taken ({known} timed so far, in {path_of(NAME)})"
         )
     if settings.threads > 1:
-        rows["threads of a run"] = f"1 where a step has less than {WORTH_THREADS / 1e9:.2g} GFLOP"
+        rows["threads of a run"] = f"1 where a micro-batch has less than {WORTH_THREADS / 1e9:.2g} GFLOP"
     return rows
 
 

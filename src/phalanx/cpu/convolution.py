@@ -3,9 +3,9 @@
 oneDNN's weight gradients reach half the rate of a matrix product for many shapes. Where a matrix product is faster, it
 is used: of im2col columns for weight gradients, and directly for 1×1 convolutions. 3×3 convolutions in float32 can also
 use Winograd's algorithm, which needs a quarter of the multiplications, and bf16 has a weight gradient of its own
-(pairs.py). Results agree within rounding. `tuning.py` times
-the algorithms before the first step, and all workers of a job use the first worker's choice. Evaluation uses the same
-forward algorithm as training. Exported models are plain Conv2d.
+(pairs.py). Results agree within rounding. `tuning.py` times the algorithms before the first step, and all workers of a
+job use the first worker's choice. Evaluation uses the same forward algorithm as training. Exported models are plain
+Conv2d.
 """
 
 from collections.abc import Mapping

@@ -5,12 +5,13 @@ first worker.
 """
 
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from phalanx.cpu.convolution import ConvAlgorithms, Shape, algorithms_for, gradients, output
-from phalanx.machine.timings import machine, path_of, timings
+from phalanx.machine.timings import machine, path_of, read_timings, timings
 
 WORTH_FLOPS = 2e8  # per micro-batch: a smaller convolution has nothing to gain
 _GAIN = 0.9  # another algorithm must take at most this share of the time, so that noise does not decide
@@ -39,13 +40,16 @@ def choose_algorithms(
     key = _key(x, weight, shape) + ("" if native else ", no native code")
     if "pairs" in possible["weight"]:
         key += ", pairs"  # choices of before there were any are made anew
-    with torch.no_grad(), timings(_NAME) as cached:
-        if not _possible(cached.get(key), possible):  # new, or the file was edited, or the compiler was removed
-            begin = time.perf_counter()
-            grad = torch.zeros(size, dtype=x.dtype).contiguous(memory_format=torch.channels_last)
-            cached[key] = list(_fastest(possible, grad, x, weight, shape))
-            _tuned[key] = time.perf_counter() - begin
-        return ConvAlgorithms(*cached[key])
+    chosen: Any = read_timings(_NAME).get(key)
+    if not _possible(chosen, possible):  # new, or the file was edited, or the compiler was removed
+        with torch.no_grad(), timings(_NAME) as cached:
+            if not _possible(cached.get(key), possible):  # nor has another process timed it meanwhile
+                begin = time.perf_counter()
+                grad = torch.zeros(size, dtype=x.dtype).contiguous(memory_format=torch.channels_last)
+                cached[key] = list(_fastest(possible, grad, x, weight, shape))
+                _tuned[key] = time.perf_counter() - begin
+            chosen = cached[key]
+    return ConvAlgorithms(*chosen)
 
 
 def report() -> str:

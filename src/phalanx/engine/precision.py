@@ -5,7 +5,7 @@ import socket
 from phalanx.config.role import Role
 from phalanx.config.schema import RunConfig
 from phalanx.engine.model_spec import ModelSpec
-from phalanx.engine.step_cost import WORTH_TIMING, count_work, time_precisions
+from phalanx.engine.step_cost import WORTH_TIMING, NotTimed, count_work, time_precisions
 from phalanx.exchange.rendezvous import Rendezvous
 from phalanx.machine.job_settings import JobSettings
 from phalanx.machine.precision import PrecisionTimes, faster_precision
@@ -40,9 +40,11 @@ def measure(config: RunConfig, spec: ModelSpec, settings: Settings) -> Precision
     if cost.flops is None:
         return PrecisionTimes(host, why_not="the model's work could not be counted")
     if cost.flops < WORTH_TIMING:
-        return PrecisionTimes(host, why_not=f"{cost.flops / 1e9:.2g} GFLOP a step are not worth timing")
+        return PrecisionTimes(host, why_not=f"{cost.flops / 1e9:.2g} GFLOP a micro-batch are not worth timing")
     try:
         cost = time_precisions(cost, config, spec, settings)
+    except NotTimed as error:
+        return PrecisionTimes(host, why_not=str(error))
     except Exception as error:  # such as a model of the user's that is trained in another way
         return PrecisionTimes(host, why_not=f"a step could not be timed: {type(error).__name__}")
     return PrecisionTimes(host, cost.timed, cost.seconds or {})

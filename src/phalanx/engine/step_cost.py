@@ -21,7 +21,8 @@ from torch.nn import functional as F
 
 from phalanx import cpu
 from phalanx.config.batch import samples_per_step
-from phalanx.config.schema import RunConfig
+from phalanx.config.schema import ModelConfig, RunConfig
+from phalanx.engine.micro_batch_memory import samples_that_fit
 from phalanx.engine.model_spec import ModelSpec
 from phalanx.machine.precision import PRECISIONS
 from phalanx.machine.settings import DTYPES, Settings
@@ -35,6 +36,7 @@ NAME = "precisions"  # of the cached times
 WORTH_TIMING = 3e9  # FLOPs of a micro-batch: with fewer, a run is too short to wait for it
 _AT_ONCE = 2e11  # FLOPs of a timed step, at most: fewer samples say the same
 _ROUNDS, _LIMIT_S = 3, 15.0  # steps in each precision; no round begins later
+_STEP_S = 10.0  # a step that takes longer is not worth three more
 _BACKWARD = 3  # the cost of a training step, in forward passes
 _WORTH_CACHING_S = 0.2
 
@@ -47,6 +49,10 @@ class StepCost:
     flops: float | None  # None: could not be counted
     timed: int = 0  # samples of the steps that were timed
     seconds: dict[str, float] | None = None  # of CPU time a thread
+
+
+class NotTimed(Exception):
+    """Why the precisions of a model that could be timed were not."""
 
 
 def micro_batch_of(config: RunConfig) -> int:
@@ -69,17 +75,45 @@ def count_work(config: RunConfig, spec: ModelSpec) -> StepCost:
 
 
 def time_precisions(cost: StepCost, config: RunConfig, spec: ModelSpec, settings: Settings) -> StepCost:
-    """The same with the time of a step in each precision, with this process's threads; `cost` has the work."""
+    """The same with the time of a step in each precision, with this process's threads; `cost` has the work.
+
+    What is known is used at once; otherwise one process of this machine measures at a time. Raises NotTimed.
+    """
     assert cost.flops is not None
-    samples = min(cost.samples, max(2, int(_AT_ONCE / cost.flops * cost.samples)))
-    samples = min(cost.samples, 2 ** (samples.bit_length() - 1))  # few sizes: convolutions are timed for each
-    key = f"{samples} of {_about(config, spec)}, {settings.fast_path} {_kernels()} on {machine()}"
-    with timings(NAME) as cached:
-        seconds = cached.get(key)
-        if not isinstance(seconds, dict) or not all(isinstance(seconds.get(name), float) for name in PRECISIONS):
-            with _random_state_kept():
-                seconds = cached[key] = _time_steps(config, spec, settings, samples)
-    return replace(cost, timed=samples, seconds={name: seconds[name] for name in PRECISIONS})
+    samples = _power_of_two(min(cost.samples, max(1, int(_AT_ONCE / cost.flops * cost.samples))))
+    key = f"{samples} of {_about(config, spec)}, {_kernels(settings)} on {machine()}"
+    known: Any = read_timings(NAME).get(key)
+    if not _complete(known):
+        with timings(NAME) as cached:
+            if not _complete(cached.get(key)):
+                with _random_state_kept():
+                    fewer = _that_fit(samples, config, spec, settings)
+                    cached[key] = {"samples": fewer, **_time_steps(config, spec, settings, fewer)}
+            known = cached[key]
+    return replace(cost, timed=known["samples"], seconds={name: known[name] for name in PRECISIONS})
+
+
+def _complete(known: object) -> bool:
+    """Whether cached times are all there: the file may have been edited."""
+    if not isinstance(known, dict) or not isinstance(known.get("samples"), int):
+        return False
+    return all(isinstance(known.get(name), float) for name in PRECISIONS)
+
+
+def _power_of_two(samples: int) -> int:
+    """The largest that is not more: of few sizes, since convolutions are timed for each."""
+    return 1 << (samples.bit_length() - 1)
+
+
+def _that_fit(samples: int, config: RunConfig, spec: ModelSpec, settings: Settings) -> int:
+    """As many of these samples as fit into memory in fp32, though the run may use bf16 and need half of it."""
+    if samples == 1:  # to find out would take longer than the step
+        return 1
+    in_fp32 = replace(settings, dtype=torch.float32)
+    fits = samples_that_fit(config.model_copy(update={"model": _untrained(config)}), spec, in_fp32, 1)
+    if fits < 1:
+        raise NotTimed("there is no memory to time a step in fp32")
+    return _power_of_two(min(samples, fits))
 
 
 def _flops_of_a_sample(config: RunConfig, spec: ModelSpec) -> float | None:
@@ -122,7 +156,10 @@ def _time_steps(config: RunConfig, spec: ModelSpec, settings: Settings, samples:
                 tried = replace(settings, dtype=DTYPES[name])
                 cpu.forget(model)
                 cpu.choose(model, [shape], tried)
+                first = time.perf_counter()
                 _step(model, images, labels, tried)  # memory is faulted in, kernels are chosen
+                if time.perf_counter() - first > _STEP_S:
+                    raise NotTimed(f"a step takes more than {_STEP_S:.0f} s: too long to time")
                 before = time.process_time()
                 _step(model, images, labels, tried)
                 times[name].append((time.process_time() - before) / settings.threads)
@@ -139,8 +176,12 @@ def _step(model: nn.Module, images: Tensor, labels: Tensor, settings: Settings) 
 
 
 def _build(config: RunConfig, spec: ModelSpec) -> nn.Module:
-    plain = config.model.model_copy(update={"pretrained": False})
-    return build_model(plain, num_classes=len(spec.classes), channels=spec.channels, image_size=spec.image_size)
+    plain, classes = _untrained(config), len(spec.classes)
+    return build_model(plain, num_classes=classes, channels=spec.channels, image_size=spec.image_size)
+
+
+def _untrained(config: RunConfig) -> ModelConfig:
+    return config.model.model_copy(update={"pretrained": False})
 
 
 def _about(config: RunConfig, spec: ModelSpec) -> str:
@@ -150,11 +191,14 @@ def _about(config: RunConfig, spec: ModelSpec) -> str:
     return f"{spec.channels}x{spec.image_size}x{spec.image_size} by {spec.model} {digest} to {len(spec.classes)}"
 
 
-def _kernels() -> str:
-    """The compiled code: another version may be faster in one of the precisions."""
+def _kernels(settings: Settings) -> str:
+    """The layout and what computes in it: other compiled code may be faster in one of the precisions."""
+    layout = str(settings.memory_format).removeprefix("torch.")
+    if settings.fast_path != "native":
+        return f"{layout} {settings.fast_path}"
     found = (find_library(name).handle for name in PARALLEL_SOURCES)
     code = b"".join(Path(handle._name).read_bytes() for handle in found if handle is not None)
-    return hashlib.sha256(code).hexdigest()[:12]
+    return f"{layout} native {hashlib.sha256(code).hexdigest()[:12]}"
 
 
 @contextmanager

@@ -18,13 +18,13 @@ from phalanx.errors import UserError
 from phalanx.machine.cores import cpu_name
 from phalanx.machine.gpus import why_no_compile
 from phalanx.native.build import find_library
+from phalanx.native.compiler import PARALLEL_SOURCES
 from phalanx.native.features import NATIVE_BF16, cpu_features
 
 # The settings that are chosen for the whole job: they change numbers, so a run keeps them.
 JOB_WIDE = ("precision", "channels_last", "compile", "fast_path", "deterministic")
 SET_BY_USER = "as you set it"
 KEPT = "kept from the run's beginning"
-_COMPILED = ("winograd", "norm")  # libraries of the native fast path
 _NO_BF16 = "neither AMX nor AVX512-BF16"
 
 
@@ -81,7 +81,7 @@ def report_machine(config: MachineConfig, worker: int = 0) -> MachineReport:
     """What this machine can do. Compiles native code where the fast path needs it."""
     device = "cuda" if config.gpus is not None else device_type(config.device)
     wanted = device == "cpu" and config.fast_path in ("auto", "native")
-    missing = [library for name in _COMPILED if wanted and (library := find_library(name)).handle is None]
+    missing = [library for name in PARALLEL_SOURCES if wanted and (library := find_library(name)).handle is None]
     return MachineReport(
         worker=worker,
         host=socket.gethostname(),

@@ -36,8 +36,9 @@ def faster_precision(by_flags: Decision, times: Sequence[PrecisionTimes]) -> Dec
     slowest = {name: max(each.seconds[name] for each in timed) for name in PRECISIONS}
     chosen = by_flags.value
     other = next(name for name in PRECISIONS if name != chosen)
-    where = "measured on this machine" if len(timed) == 1 else f"the slowest of {len(timed)} hosts"
-    near = f"no {100 * (1 - GAIN):.0f} % between them, and the CPU has {by_flags.reason.removesuffix(' present')}; "
+    alone = "this machine" if len({each.host for each in times}) == 1 else timed[0].host
+    where = f"measured on {alone}" if len(timed) == 1 else f"the slowest of {len(timed)} hosts"
+    near = f"no {100 * (1 - GAIN):.0f} % between them; the flags say {by_flags.reason}; "
     if slowest[other] <= GAIN * slowest[chosen]:
         chosen, other, near = other, chosen, ""
     elif slowest[chosen] <= GAIN * slowest[other]:

@@ -48,7 +48,8 @@ class Settings:
         if flops is None or flops >= WORTH_THREADS:
             return self
         why = (
-            f"{flops / 1e9:.2g} GFLOP a step: {self.threads} gain little, and on shared cores they wait for each other"
+            f"{flops / 1e9:.2g} GFLOP a micro-batch: {self.threads} gain little, and on shared cores they wait for "
+            "each other"
         )
         one = Decision(1, why)
         return replace(self, threads=1, decisions={**self.decisions, "threads": one})

@@ -24,7 +24,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "arm-bf16": ("ARM-BF16",),
 }
 FEATURES = ("AVX2", "AVX512", "AVX512-BF16", "AMX", "ARM-BF16")
-NATIVE_BF16 = ("AMX", "AVX512-BF16")  # with these, bf16 is faster than fp32; ARM's has not been measured
+NATIVE_BF16 = ("AMX", "AVX512-BF16")  # with these, bf16 may be faster than fp32; ARM's has not been measured
 # How PyTorch's kernels, oneDNN, MKL and our compiler are limited to a level.
 _LIBRARIES = {
     "x86-64": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
@@ -32,7 +32,8 @@ _LIBRARIES = {
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
     "avx512-bf16": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
 }
-_ARCHITECTURES = {"x86-64": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4", "avx512-bf16": "x86-64-v4"}
+# Only AMX can be more than avx512-bf16: such CPUs have all of Cooper Lake.
+_ARCHITECTURES = {"x86-64": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4", "avx512-bf16": "cooperlake"}
 # Their flags in /proc/cpuinfo; all flags of a row are needed.
 _FLAGS = {
     "AVX2": {"avx2", "fma"},
