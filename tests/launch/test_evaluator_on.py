@@ -1,5 +1,6 @@
 """An evaluator on its own host, which has the run folder: it ends quietly, and the job succeeds."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from tests.lab.hosts import Lab
 pytestmark = pytest.mark.lab
 
 TRAIN = ["train", "digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "--global-batch-size", "96"]
+
+
+PLAIN = [sys.executable, "-m", "phalanx", "launch"]
 
 
 def launch(lab: Lab, *words: str) -> list[str]:
@@ -69,12 +73,11 @@ def test_what_cannot_be_is_refused(lab: Lab, tmp_path: Path) -> None:
         (["--launcher", "ray", "--evaluator-on", "last", "--", *TRAIN], "--launcher ray has no --evaluator-on"),
         (["--launcher", "local", "--evaluator-on", "last", "--", *TRAIN], "--launcher local has no --evaluator-on"),
     ):
-        refused = lab.run("h1", launch(lab, *words), cwd=tmp_path, check=False)
+        refused = lab.run("h1", [*PLAIN, *words], cwd=tmp_path, check=False)
         assert refused.returncode == 2, refused.stdout
         assert what in refused.stderr
-    script = lab.run(
-        "h1", launch(lab, "--launcher", "slurm", "--nodes", "2", "--evaluator-on", "h4", "--dry-run", "--", *TRAIN)
-    ).stdout
+    dry = [*PLAIN, "--launcher", "slurm", "--nodes", "2", "--evaluator-on", "h4", "--dry-run", "--", *TRAIN]
+    script = lab.run("h1", dry).stdout
     assert "#SBATCH --nodelist=h4" in script
     assert "--launcher srun --evaluator-on h4" in script
     assert "#SBATCH --ntasks-per-node=1" in script
