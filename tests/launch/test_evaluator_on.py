@@ -15,9 +15,6 @@ pytestmark = pytest.mark.lab
 TRAIN = ["train", "digits", "model.name=wrn10_1", "train.length=4st", *LEAN, "--global-batch-size", "96"]
 
 
-PLAIN = [sys.executable, "-m", "phalanx", "launch"]
-
-
 def launch(lab: Lab, *words: str) -> list[str]:
     return [*lab.launch, *words]
 
@@ -63,6 +60,7 @@ def test_hosts_that_share_no_disk(lab: Lab) -> None:
 
 
 def test_what_cannot_be_is_refused(lab: Lab, tmp_path: Path) -> None:
+    without_ssh = [sys.executable, "-m", "phalanx", "launch"]  # other launchers refuse it
     for words, what in (
         (["--evaluator-on", "h2", "--", *TRAIN, "--no-evaluator"], "cannot be used with --no-evaluator"),
         (["--launcher", "slurm", "--nodes", "1", "--evaluator-on", "last", "--", *TRAIN], "needs a node for the eval"),
@@ -73,11 +71,12 @@ def test_what_cannot_be_is_refused(lab: Lab, tmp_path: Path) -> None:
         (["--launcher", "ray", "--evaluator-on", "last", "--", *TRAIN], "--launcher ray has no --evaluator-on"),
         (["--launcher", "local", "--evaluator-on", "last", "--", *TRAIN], "--launcher local has no --evaluator-on"),
     ):
-        refused = lab.run("h1", [*PLAIN, *words], cwd=tmp_path, check=False)
+        refused = lab.run("h1", [*without_ssh, *words], cwd=tmp_path, check=False)
         assert refused.returncode == 2, refused.stdout
         assert what in refused.stderr
-    dry = [*PLAIN, "--launcher", "slurm", "--nodes", "2", "--evaluator-on", "h4", "--dry-run", "--", *TRAIN]
-    script = lab.run("h1", dry).stdout
+    script = lab.run(
+        "h1", [*without_ssh, "--launcher", "slurm", "--nodes", "2", "--evaluator-on", "h4", "--dry-run", "--", *TRAIN]
+    ).stdout
     assert "#SBATCH --nodelist=h4" in script
     assert "--launcher srun --evaluator-on h4" in script
     assert "#SBATCH --ntasks-per-node=1" in script
