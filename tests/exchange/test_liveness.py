@@ -84,12 +84,13 @@ def test_a_server_gives_a_broken_connection_its_whole_grace() -> None:
         assert presence.gone([1]) == [1]
 
 
-def test_a_server_that_is_to_end_waits_for_no_broken_connection() -> None:
+def test_a_server_that_is_to_end_waits_only_shortly_for_a_broken_connection() -> None:
     with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         presence = Presence(socket, "secret", silence_s=30.0, look_s=0.5)
         presence.expect(1)
-        assert presence.gone([1], at_once=True) == []
+        for _ in range(3):
+            assert presence.gone([1], at_once=True) == [], "it may connect again"
         assert presence.gone([1], at_once=True) == [1]
 
 

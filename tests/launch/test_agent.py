@@ -129,7 +129,9 @@ def test_an_agent_that_was_stopped_does_not_blame_the_launcher() -> None:
     agent = PipedAgent("-c", "from phalanx.launch import agent; agent.LAUNCHER_SILENCE_S = 3.0; agent.main()")
     try:
         agent.receive("hello")
+        time.sleep(0.5)  # it is to wait for a request
         agent.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, agent.process.pid, os.WSTOPPED | os.WNOWAIT)
         agent.send(request="ping")
         time.sleep(4.0)
         agent.process.send_signal(signal.SIGCONT)

@@ -13,6 +13,8 @@ import zmq
 
 from phalanx.exchange.liveness import grace_s, presence_id
 
+_FEW_LOOKS = 4  # 1.5 to 2 s: a worker tries to connect again after 0.1, 0.3 and 0.7 s
+
 
 class Presence:
     """Checked every `look_s`. Checks are counted, not seconds: while the server was stopped, workers did not fail."""
@@ -37,9 +39,10 @@ class Presence:
     def gone(self, ranks: Iterable[int], *, at_once: bool = False) -> list[int]:
         """Check. The ranks that were connected, and have not been for a while, in the order in which they were lost.
 
-        With `at_once` two checks are enough: what a worker does from now on is to leave, and not to connect again.
+        With `at_once`, while a server is told to end, few checks are enough. But a connection that broke may come back,
+        and in sync mode a loss would end the job before the others have saved.
         """
-        looks = min(2, self._looks) if at_once else self._looks
+        looks = min(_FEW_LOOKS, self._looks) if at_once else self._looks
         ranks = list(ranks)
         for rank in ranks:
             if self._reaches(rank):
