@@ -2,6 +2,8 @@
 
 import io
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,22 @@ def test_busy_processes_end() -> None:
         pids = [process.pid for process in busy._processes]
         assert all(read_state(pid).letter for pid in pids)
     assert not any(read_state(pid).letter for pid in pids)
+
+
+def test_those_that_started_end_when_another_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def start_two(command: list[str], start_new_session: bool) -> subprocess.Popen[bytes]:
+        if len(started) == 2:
+            raise BlockingIOError("no more processes")
+        started.append(start(command, start_new_session=start_new_session))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start_two)
+    with pytest.raises(BlockingIOError), BusyProcesses(3):
+        pass
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
 
 
 def test_rates_begin_with_the_load() -> None:

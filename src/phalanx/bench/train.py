@@ -21,8 +21,9 @@ from phalanx.bench.train_peers import PEERS
 from phalanx.bench.training import TrainingFailed, synthetic, train_together
 from phalanx.config.schema import MachineConfig
 from phalanx.errors import UserError
+from phalanx.machine.job_settings import choose_for_job, report_machine
 from phalanx.machine.openmp import environment_of_others
-from phalanx.machine.settings import choose
+from phalanx.machine.settings import settings_for
 from phalanx.models.listing import cost
 from phalanx.observe.progress import progress
 
@@ -102,10 +103,13 @@ def make_plan(
             why="unknown, or not for a comparison",
             remedy="auto, fp32, bf16",
         )
-    settings = choose(MachineConfig.model_validate({"precision": precision}))
-    chosen = settings.decisions["precision"].value
-    both = precision == "auto" and chosen == "bf16" and settings.device.type == "cpu"
-    return TrainBenchPlan(model, batch_size, size, steps, rounds, turn_s, chosen, settings.threads, both)
+    config = MachineConfig.model_validate({"precision": precision})
+    job_settings = choose_for_job(config, [report_machine(config)])
+    chosen, threads = job_settings.machine.precision, settings_for(job_settings).threads
+    return TrainBenchPlan(
+        *(model, batch_size, size, steps, rounds, turn_s, chosen, threads),
+        job_settings.both_precisions,
+    )
 
 
 def bench_train(
