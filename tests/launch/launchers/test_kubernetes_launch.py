@@ -179,9 +179,11 @@ def test_a_gang_holds_nothing_until_there_is_room_for_all(cluster: Path, end: in
     (cluster / "resourcequotas.small.json").write_text(json.dumps(quota))
     (cluster / "refuse-Pod").touch()
     words = [*LAUNCH, "--gang", "--cpus-per-worker", "2", *TRAIN]
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # with nohup's, which it would inherit, it is not ended
     launcher = subprocess.Popen(
         [sys.executable, "-m", "phalanx", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+    signal.signal(signal.SIGHUP, before)
     try:
         assert launcher.stdout is not None
         said = ""
